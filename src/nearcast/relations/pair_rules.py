@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -65,7 +65,8 @@ class PairRule:
 class PairRules:
     """All relations between pairs, by number; what ends leaves an empty place.
 
-    `open` are those with a side that is not named, `general` those with a predicate that is no plain bound.
+    `open` are those with a side that is not named, `general` those with a predicate that is no plain bound, `over_time`
+    those with aggregates.
 
     Of each: the bound of a plain distance, for entering (`near`) and for staying (`stay`), with the squares of chords
     that are surely within and surely beyond; times in microseconds; what is told, as bits of `DETECTS`.
@@ -76,6 +77,7 @@ class PairRules:
         self.by_id: dict[str, PairRule] = {}
         self.open: dict[str, PairRule] = {}
         self.general: dict[str, PairRule] = {}
+        self.over_time: dict[str, PairRule] = {}
         self.filters: dict[Filter, int] = {}
         self._numbers = count()
         self.columns = GrowableTable(
@@ -104,10 +106,11 @@ class PairRules:
     def add_relation(self, relation: Relation, sequence: int, after: int = 0) -> PairRule:
         """Takes a relation between pairs; `after` is the position of its definition."""
         rule = _rule(len(self.all), sequence, relation, after)
-        pair, bound = rule.pair, bound_of(rule.pair.when)
+        pair, lifecycle = rule.pair, Lifecycle.of(relation)
         self.all.append(rule)
         self._file(rule)
-        values: dict[str, Any] = {f"filter_{side}": self._filter(one) for side, one in (("a", pair.a), ("b", pair.b))}
+        values: dict[str, Any] = {"filter_a": self._filter(pair.a), "filter_b": self._filter(pair.b)}
+        bound = None if rule.enter else bound_of(pair.when)
         if bound is not None:
             stay = bound_of(widened(pair.when, relation.margin))
             assert stay is not None, "a margin leaves a bound a bound"
@@ -122,7 +125,12 @@ class PairRules:
                 "stay_in": surely_within(stay.metres),
                 "stay_out": surely_beyond(stay.metres),
             }
-        self.columns.append(**values, **asdict(Lifecycle.of(relation)))
+        values |= {
+            "detects": lifecycle.detects,
+            "lasting": lifecycle.lasting,
+            "time_to_live": lifecycle.time_to_live,
+        }
+        self.columns.append(**values)
         return rule
 
     def _filter(self, side: object) -> int:
@@ -131,7 +139,7 @@ class PairRules:
 
     def end(self, rule: PairRule) -> None:
         """Forgets a relation; its number is not used again."""
-        for filed in (self.by_id, self.open, self.general):
+        for filed in (self.by_id, self.open, self.general, self.over_time):
             filed.pop(rule.relation.id, None)
         self.all[rule.number] = None
 
@@ -142,23 +150,28 @@ class PairRules:
             self.open[id] = rule
         if rule.enter is not None:
             self.general[id] = rule
+        if rule.aggregates:
+            self.over_time[id] = rule
 
 
 def _rule(number: int, sequence: int, relation: Relation, after: int) -> PairRule:
     """What a relation between pairs is among the rules."""
     pair = relation.about
     assert isinstance(pair, Pair), "gatherings are no pairs"
-    plain = bound_of(pair.when) is not None
+    unordered, bound = pair.a == pair.b and is_symmetric(pair.when), bound_of(pair.when)
+    if bound is not None:
+        # Of a plain bound the rest is known, and there may be very many.
+        return PairRule(number, sequence, relation, pair, unordered, bound.metres, None, None, None, 0, (), after)
     return PairRule(
         number,
         sequence,
         relation,
         pair,
-        unordered=pair.a == pair.b and is_symmetric(pair.when),
+        unordered,
         metres=reach(pair.when),
         boxes=met_sides(pair.when),
-        enter=None if plain else RelationPredicate(pair.when),
-        stay=None if plain else RelationPredicate(widened(pair.when, relation.margin)),
+        enter=RelationPredicate(pair.when),
+        stay=RelationPredicate(widened(pair.when, relation.margin)),
         readings=readings(pair.when),
         aggregates=side_aggregates(pair.when),
         after=after,

@@ -407,8 +407,11 @@ class PairRelations:
     def _place(self, rule: PairRule, a: Integers, b: Integers, **state: npt.NDArray[Any]) -> None:
         """Adds rows for new pairs of a relation, each to its shard, in these states."""
         number = shards_of(self.known, a, b, len(self.shards))
-        # One shard at most for a named pair: nobody looks for it in the others.
-        for one in np.flatnonzero(np.bincount(number)).tolist() if len(number) > 1 else number.tolist():
+        # A named pair is one, and there may be very many.
+        if len(number) == 1:
+            self.shards[number[0]].pairs.append(rule=rule.number, a=a, b=b, **state)
+            return
+        for one in np.flatnonzero(np.bincount(number)).tolist():
             own = number == one
             self.shards[one].pairs.append(
                 int(own.sum()), rule=rule.number, a=a[own], b=b[own], **{name: one[own] for name, one in state.items()}

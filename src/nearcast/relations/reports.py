@@ -35,6 +35,7 @@ ROOM = 64
 class GrowableTable:
     """Columns of one length, by name; `fill` has the type of each and the value of what is not given."""
 
+    # The room behind the rows has the values that are not given, so that a row costs what is given of it.
     def __init__(self, fill: Mapping[str, Any]) -> None:
         self._fill = dict(fill)
         self._columns: dict[str, Column] = {name: np.full(ROOM, value) for name, value in fill.items()}
@@ -58,8 +59,8 @@ class GrowableTable:
         first, self.length = self.length, self.length + count
         if self.length > len(self._columns[next(iter(self._fill))]):
             self._resize(2 * self.length)
-        for name, value in self._fill.items():
-            self._columns[name][first : self.length] = values.get(name, value)
+        for name, value in values.items():
+            self._columns[name][first : self.length] = value
         return first
 
     def _resize(self, size: int) -> None:
@@ -72,8 +73,9 @@ class GrowableTable:
     def keep(self, which: npt.NDArray[np.bool_]) -> None:
         """Drops the rows that are not wanted; the others move up."""
         count = int(which.sum())
-        for name in self._fill:
+        for name, value in self._fill.items():
             self._columns[name][:count] = self[name][which]
+            self._columns[name][count : self.length] = value
         self.length = count
 
     def chosen(self, rows: npt.NDArray[np.intp]) -> GrowableTable:

@@ -70,7 +70,7 @@ class _Told:
     def join(self, told: ToldPairs | Iterable[Transition], row: int = 0) -> _Told:
         """Adds what is told at one row."""
         if isinstance(told, ToldPairs):
-            self.pairs.append(told)
+            self.pairs += [told] if len(told) else []
         else:
             self.others += ((row, one) for one in told)
         return self
@@ -171,7 +171,9 @@ class RelationStage:
             except Fault as fault:
                 stage_input.refusals.append((position, fault))
             else:
-                yield from self._told(found, CausingEvents.alone(cause), node)
+                # Of a flood of definitions most tell nothing.
+                if found.pairs or found.others:
+                    yield from self._told(found, CausingEvents.alone(cause), node)
             if not self._relations:
                 self._reset()
                 self._limit(stage_input.excess)
@@ -270,7 +272,11 @@ class RelationStage:
 
     def _ask_over_time(self) -> None:
         """Goes on with what the relations that there are now ask of times."""
-        self._windows.prepare(self._pairing.rules.by_id.values(), self._clocks)
+        asking = self._pairing.rules.over_time.values()
+        # Most relations ask for nothing of the kind: that one of them comes or goes changes nothing here.
+        if {rule.number for rule in asking} == self._windows.asked.keys():
+            return
+        self._windows.prepare(asking, self._clocks)
         self._pairing.ask_over_time(self._windows.asked, self._windows.values)
 
     def _check_room(self, id: str, begins: int) -> None:
@@ -338,11 +344,13 @@ class RelationStage:
 
     def _stretches(self, rows: ReportRows, start: int, stop: int, node: str | None) -> Iterator[pa.Table]:
         """What happens from one row of a batch to another."""
+        if start == stop:
+            return
         if not self._relations:
             # The clock goes on for what is defined later.
             self._clocks.follow_events(rows.table.slice(start, stop - start))
             return
-        told = self._forgotten() if self._gone and start < stop else _Told()
+        told = self._forgotten() if self._gone else _Told()
         own = rows.slice(start, stop - start)
         yield from self._evaluated(
             windowed_rows(self._windows, own, self._clocks) if self._windows.attributes else (own,), told, node

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from heapq import heappop, heappush
 
 import numpy as np
@@ -66,11 +66,8 @@ class EntityWindows:
         """Goes on within these limits, and counts there what is beyond them."""
         self.readings.limits, self.excess = limits, excess
 
-    def prepare(self, rules: Iterable[PairRule], clocks: StreamClocks) -> None:
+    def prepare(self, asking: Collection[PairRule], clocks: StreamClocks) -> None:
         """Keeps from now on what these rules ask for; the clocks are those now."""
-        asking = [rule for rule in rules if rule.aggregates]
-        if not asking and not self._of:
-            return
         asked = {(one.aggregate, rule.after): None for rule in asking for one in rule.aggregates}
         self._numbers = {one: self._number(one) for one in asked}
         self.asked = {
@@ -202,7 +199,7 @@ class EntityWindows:
             self._due.pop(entity, None)
 
 
-def _entities(rules: Sequence[PairRule], attribute: str) -> frozenset[str] | None:
+def _entities(rules: Collection[PairRule], attribute: str) -> frozenset[str] | None:
     """The entities of which an attribute is asked for; None: of any."""
     found = set[str]()
     for rule in rules:
