@@ -45,7 +45,7 @@ def test_what_is_published_is_delivered_and_acknowledged() -> None:
         positions = publish(server, 1, 2, 3)
         with SyncClient(server.url, "a") as client:
             client.say(readings={"bandwidth": 3000})
-            found = [(one.position, one.event.data["size"]) for one in client.deliveries(timeout=1.0)]
+            found = [(one.position, one.event.data["size"]) for one in client.deliveries(timeout=3.0)]
             assert client.online
         assert positions == [position for position, _ in found]
         while server.journal.end("outcomes") < 3:
@@ -68,7 +68,7 @@ def test_what_is_not_acknowledged_comes_again_to_whoever_connects_next() -> None
                     client.acknowledge(delivery.position)
                     break
         with SyncClient(server.url, "a") as client:
-            return first, [one.event.id for one in client.deliveries(timeout=1.0)]
+            return first, [one.event.id for one in client.deliveries(timeout=3.0)]
 
     assert (["1", "2"], ["1"]) == beside(work)
 

@@ -93,7 +93,8 @@ class Scene:
             limits=limits,
         )
         task = asyncio.create_task(actions.run())
-        await asyncio.sleep(0.05)
+        # What is called for before it has seen where the log ends is no affair of its.
+        await until(lambda: actions.noted is not None)
         yield actions
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -358,7 +359,7 @@ def test_this_machine_is_reached_only_where_that_is_allowed(url: str) -> None:
         scene = Scene(Webhook(url))
         actions = ActionRunner(scene.journal, scene.registry, scene.letters.append, scene.metrics, None, 0.001)
         task = asyncio.create_task(actions.run())
-        await asyncio.sleep(0.05)
+        await until(lambda: actions.noted is not None)
         scene.call(1)
         await until(lambda: scene.letters)
         task.cancel()
@@ -455,7 +456,7 @@ def test_a_journal_that_fails_at_the_start_only_delays_the_actions(monkeypatch: 
             monkeypatch.setattr(scene.journal, "end", end)
             async with scene.running():
                 scene.call(1)
-                await until(lambda: receiver.got, 10)
+                await until(lambda: receiver.got)
 
     run(test)
 
@@ -532,7 +533,7 @@ def test_what_was_given_up_is_run_once_more() -> None:
             scene = Scene(Webhook(receiver.url))
             async with scene.running() as actions:
                 payload = scene.call(1)
-                await until(lambda: scene.letters, 20)
+                await until(lambda: scene.letters)
                 with pytest.raises(ActionFailed):
                     await actions.run_again(scene.letters[0].content)
                 await actions.run_again(scene.letters[0].content)

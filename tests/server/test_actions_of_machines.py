@@ -33,7 +33,7 @@ from nearcast.server.action_runner import ActionRunner
 from nearcast.server.metrics import ServerMetrics
 from nearcast.state.registry import Registry
 
-role_lease.LEASE_SECONDS, role_lease.WAIT_SECONDS = 1.5, 0.05
+role_lease.LEASE_SECONDS, role_lease.WAIT_SECONDS = 4.0, 0.05
 registry = Registry()
 registry.actions["act"] = Action("act", parse("Fire", Mark("here")), (Webhook(sys.argv[2]),))
 journal, mark = NatsJournal(sys.argv[1]), Path(sys.argv[3])

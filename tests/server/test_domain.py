@@ -211,7 +211,8 @@ def test_a_server_that_has_too_many_sends_some_to_one_that_came() -> None:
                 await north.publish(unit("e2"))
                 for one in receiving:
                     assert ["e2"] == [delivery.event["id"] for delivery in await received(one, 1)]
-                assert 5 <= north.service.domain.connected() <= 6
+                # One that is held up may send too many: the other sends those back that are beyond the slack.
+                await until(lambda: 4 <= north.service.domain.connected() <= 6)
                 await asyncio.gather(*(one.close() for one in receiving))
 
     run(test)
