@@ -37,8 +37,9 @@ class QueuedDelivery:
 
     `others` are the client's other subscriptions that selected the event, and their levels, most urgent first. `size`
     is in bytes; `accepted` and `moment` (of the event: by the latter it is newer than others of its entity) are seconds
-    since 1970, `queued`, `expires` and `sent` seconds of the clock by which the queue is told the time. `turn` orders
-    within a priority: the sequence, or that of the event whose turn it took. `DeliveryQueue` keeps the last four.
+    since 1970, `queued`, `expires` and `sent` seconds of the clock by which the queue is told the time. `early`: it was
+    decided before the log of deliveries had it. `turn` orders within a priority: the sequence, or that of the event
+    whose turn it took. `DeliveryQueue` keeps the last four.
     """
 
     sequence: int
@@ -53,6 +54,7 @@ class QueuedDelivery:
     queued: float = 0.0
     expires: float | None = None
     conflate: bool = False
+    early: bool = False
     turn: int = 0
     priority: int = WITHHELD
     attempts: int = 0
@@ -101,8 +103,8 @@ SPARE = 64
 class DeliveryQueue:
     """The deliveries of one client that are not settled: waiting in queues, withheld, or in flight.
 
-    Deliveries are inserted in the order of their sequences. Methods that end deliveries return them as
-    `SettledDelivery`.
+    Deliveries are inserted in the order of their sequences; those that were decided early among themselves, and before
+    others of lesser sequences. Methods that end deliveries return them as `SettledDelivery`.
     """
 
     limit: int = LIMIT
@@ -114,6 +116,10 @@ class DeliveryQueue:
     waiting: dict[int, QueuedDelivery] = field(default_factory=dict)
     in_flight: dict[int, QueuedDelivery] = field(default_factory=dict)
     last: int = 0
+    """Up to there the log of deliveries was inserted."""
+    _early: dict[int, None] = field(default_factory=dict)
+    """Beyond it, what was decided early, ascending, and what another server ended."""
+    _ended: set[int] = field(default_factory=set)
     _counts: Counter[int] = field(default_factory=Counter)
     _queues: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     _expiries: list[tuple[float, int]] = field(default_factory=list)
@@ -125,13 +131,31 @@ class DeliveryQueue:
     def insert(self, delivery: QueuedDelivery, priority: int, now: float) -> list[SettledDelivery]:
         """Queues a new delivery; returns what it replaces (conflated) and what has no room (overflowed).
 
-        One at or before the last inserted came already and changes nothing.
+        One that is not new changes nothing.
         """
-        if delivery.sequence <= self.last:
-            return []
-        self.last = delivery.turn = delivery.sequence
-        self.queued += 1
-        return self._admit(delivery, priority, now)
+        new, delivery.turn = self.is_new(delivery.sequence), delivery.sequence
+        if not delivery.early:
+            self.confirm(delivery.sequence)
+        elif new:
+            self._early[delivery.sequence] = None
+        self.queued += new
+        return self._admit(delivery, priority, now) if new else []
+
+    def is_new(self, sequence: int) -> bool:
+        """Whether a delivery was not inserted before, neither early nor late, and not ended elsewhere before that."""
+        return sequence > self.last and not self.knows_early(sequence)
+
+    def knows_early(self, sequence: int) -> bool:
+        """Whether a delivery that the log is not known to have was inserted, or ended elsewhere."""
+        return sequence in self._early or sequence in self._ended
+
+    def confirm(self, sequence: int) -> None:
+        """Takes note that the log of deliveries has come to a delivery."""
+        self.last = max(self.last, sequence)
+        while self._early and (first := next(iter(self._early))) <= self.last:
+            del self._early[first]
+        if self._ended:
+            self._ended = {one for one in self._ended if one > self.last}
 
     def _admit(self, delivery: QueuedDelivery, priority: int, now: float) -> list[SettledDelivery]:
         ended: list[SettledDelivery] = []
@@ -150,7 +174,8 @@ class DeliveryQueue:
         """Whether a newer event of the same entity waits or is in flight."""
         newest = self._conflatable.get((delivery.subscription, delivery.entity), 0)
         other = self.waiting.get(newest) or self.in_flight.get(newest)
-        return other is not None and other.moment > delivery.moment
+        # Of one moment the later in the journal is newer, which may have come first.
+        return other is not None and (other.moment, other.sequence) > (delivery.moment, delivery.sequence)
 
     def _conflate(self, delivery: QueuedDelivery, now: float) -> list[SettledDelivery]:
         """Ends the older waiting, unsent event of the same entity; the newer takes its turn if that keeps the order."""
@@ -187,10 +212,15 @@ class DeliveryQueue:
         return ended
 
     def settle(self, sequence: int, outcome: str, now: float) -> bool:
-        """Ends a delivery as another server says that it ended; whether it was outstanding here."""
+        """Ends a delivery as another server says that it ended; whether it was outstanding here.
+
+        One that was decided early there, and is not here yet, will not be inserted.
+        """
         delivery = self.waiting.get(sequence) or self.in_flight.get(sequence)
         if delivery is not None:
             self._settle(delivery, outcome, now)
+        elif self.is_new(sequence) and len(self._ended) < self.limit:
+            self._ended.add(sequence)
         return delivery is not None
 
     def adopt(self, priority_of: PriorityOf, now: float) -> list[SettledDelivery]:

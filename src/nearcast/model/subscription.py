@@ -27,6 +27,11 @@ ChannelClock = Literal["shared", "own"]
 
 CHANNEL_CLOCKS: tuple[ChannelClock, ...] = ("shared", "own")
 
+ChannelDelivery = Literal["ordered", "decentralised"]
+"""Whether the pipeline alone decides events of a channel, or access servers too, for their own clients and at once."""
+
+CHANNEL_DELIVERIES: tuple[ChannelDelivery, ...] = ("ordered", "decentralised")
+
 MOST_CLOCKS = 100
 """Channels that have a clock of their own at most."""
 
@@ -89,7 +94,7 @@ class Channel:
     """A meeting point of publishers and subscribers: its event types, none = every other, and its one kind of place.
 
     `entity`: what names that which its events are about. `order`: what their time is. `clock`: by which its durations
-    are counted.
+    are counted. `delivery`: who decides its events (semantics §10).
     """
 
     name: str
@@ -98,6 +103,7 @@ class Channel:
     entity: Naming = "subject"
     order: EventOrder = "time"
     clock: ChannelClock = "shared"
+    delivery: ChannelDelivery = "ordered"
 
 
 @dataclass(frozen=True, slots=True)

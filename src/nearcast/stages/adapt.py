@@ -6,6 +6,7 @@ is the one of the greatest level, and among equals the one that was added first.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +67,18 @@ def adapt(batch: FoldedBatch, events: pa.Table, pairs: MatchedPairs, alternative
         ],
         schema=DELIVERIES,
     )
+
+
+def heard_by(
+    batch: FoldedBatch, events: pa.Table, pairs: MatchedPairs, subscriptions: Collection[str]
+) -> set[tuple[int, str]]:
+    """The position and the client of each pair with these events that some of the subscriptions are heard by, under
+    whichever role.
+    """
+    rows, names, ids = _heard(batch.assignments, events.column("position").to_numpy(), pairs)
+    asked = np.array([id in subscriptions for id in ids], np.bool_)
+    found = rows.select(asked[rows.order])
+    return {(at, names[client]) for at, client in zip(found.position.tolist(), found.client.tolist(), strict=True)}
 
 
 def _heard(

@@ -23,9 +23,19 @@ from nearcast.model.context import (
 from nearcast.model.event import CONTROL_PREFIX, Coordinates
 from nearcast.model.limits import Limits, Retention
 from nearcast.model.ontology import Ontology
-from nearcast.model.subscription import CHANNEL_CLOCKS, EVENT_ORDERS, MOST_CLOCKS, NAMINGS, Channel, Roles, Settings
+from nearcast.model.subscription import (
+    CHANNEL_CLOCKS,
+    CHANNEL_DELIVERIES,
+    EVENT_ORDERS,
+    MOST_CLOCKS,
+    NAMINGS,
+    Channel,
+    Roles,
+    Settings,
+)
 
 FIELDS = ("levels", "awareness", "space", "matrix", "roles", "default", "channels", "ontology", "limits", "retention")
+OF_CHANNEL = ("types", "entity", "order", "clock", "delivery")
 MAX_LEVELS = 100
 
 RolesFile = Callable[[DocumentNode, int, DocumentReader], Roles | None]
@@ -80,6 +90,7 @@ def settings_data(settings: Settings) -> dict[str, Any]:
             | ({} if one.entity == "subject" else {"entity": one.entity})
             | ({} if one.order == "time" else {"order": one.order})
             | ({} if one.clock == "shared" else {"clock": one.clock})
+            | ({} if one.delivery == "ordered" else {"delivery": one.delivery})
             for one in settings.channels
         }
     if settings.ontology:
@@ -286,7 +297,7 @@ def check_role(
 def _channels(node: DocumentNode, reader: DocumentReader) -> tuple[Channel, ...]:
     channels = []
     for name, channel in reader.named(node, "channels"):
-        fields = reader.fields(channel, ("coordinates",), ("types", "entity", "order", "clock"), f"channel {name}")
+        fields = reader.fields(channel, ("coordinates",), OF_CHANNEL, f"channel {name}")
         types = (
             [reader.text(item, "a type") for item in reader.items(fields["types"], "types")]
             if "types" in fields
@@ -301,7 +312,8 @@ def _channels(node: DocumentNode, reader: DocumentReader) -> tuple[Channel, ...]
             order = _one_of(EVENT_ORDERS, fields.get("order"), reader)
             kept = tuple(item for item in types if item)
             clock = _one_of(CHANNEL_CLOCKS, fields.get("clock"), reader)
-            channels.append(Channel(name, _coordinates(coordinates, reader), kept, naming, order, clock))
+            delivery = _one_of(CHANNEL_DELIVERIES, fields.get("delivery"), reader)
+            channels.append(Channel(name, _coordinates(coordinates, reader), kept, naming, order, clock, delivery))
     own = sum(one.clock == "own" for one in channels)
     if own > MOST_CLOCKS:
         reader.fault(f"at most {MOST_CLOCKS} channels with a clock of their own", node, came=str(own))
