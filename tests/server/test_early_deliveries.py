@@ -71,9 +71,7 @@ class Server:
         span = range(self.early.through + 1, through + 1)
         told = {one: self.domain.events[one - 1] for one in span if self.domain.events[one - 1].early}
         unsure = [(one, client) for one, event in told.items() for client in sorted(event.unsure)]
-        rows = [
-            row(one, client) for one, event in told.items() for client in sorted(event.receivers - event.unsure)
-        ]
+        rows = [row(one, client) for one, event in told.items() for client in sorted(event.receivers - event.unsure)]
         self._queue(self.early.decide([*told], rows, unsure, through), early=True)
 
     def confirm(self, count: int, cut: bool) -> None:
@@ -166,7 +164,7 @@ class Run:
         """Who has a client."""
         return next(one for one in self.servers if client in one.clients)
 
-    def step(self, name: str, *given: object) -> None:
+    def step(self, name: str, *given: Any) -> None:
         """Does one step."""
         getattr(self, name)(*given)
 
@@ -222,8 +220,8 @@ def test_each_delivery_ends_once_and_comes_in_order_whoever_is_first(seed: int, 
     delivery has one outcome, events that are decided early come first in their order, nobody differs, nothing is left.
     """
     run = Run(limit)
-    for name, *given in steps_of(random.Random(seed), count):
-        run.step(name, *given)
+    for name, *rest in steps_of(random.Random(seed), count):
+        run.step(name, *rest)
     run.finish()
     everything = Counter((one.client, one.sequence) for one in run.domain.rows(0, len(run.domain.events)))
     assert everything == Counter(run.domain.outcomes)
@@ -240,7 +238,11 @@ def test_each_delivery_ends_once_and_comes_in_order_whoever_is_first(seed: int, 
 
 @pytest.mark.parametrize(
     ("early", "late", "kind"),
-    [([row(1, "ann")], [], "surplus"), ([], [row(1, "ann")], "missing"), ([row(1, "ann")], [row(1, "ann", 1)], "other")],
+    [
+        ([row(1, "ann")], [], "surplus"),
+        ([], [row(1, "ann")], "missing"),
+        ([row(1, "ann")], [row(1, "ann", 1)], "other"),
+    ],
 )
 def test_a_difference_is_found(early: list[DecidedDelivery], late: list[DecidedDelivery], kind: str) -> None:
     """A delivery that only one of both decided, or that they decided otherwise."""

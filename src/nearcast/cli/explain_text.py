@@ -156,7 +156,8 @@ def _delivery(status: DeliveryStatus | None) -> Iterator[str]:
             times = "".join(_at(name, getattr(status, name)) for name in ("accepted", "queued", "sent"))
             attempts = f", {status.attempts} attempt{'' if status.attempts == 1 else 's'}"
             settled = _at(outcome, status.settled)
-            yield f"  delivery: decided{times}{attempts}, at last priority {status.priority}{settled}"
+            first = " by the access server first" if status.early else ""
+            yield f"  delivery: decided{first}{times}{attempts}, at last priority {status.priority}{settled}"
 
 
 def _at(what: str, moment: datetime | None) -> str:

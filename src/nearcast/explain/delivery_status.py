@@ -30,6 +30,8 @@ class DeliveryStatus:
     queued: datetime | None = None
     sent: datetime | None = None
     settled: datetime | None = None
+    early: bool | None = None
+    """Whether an access server decided it before the pipeline did."""
 
 
 def delivery_statuses(
@@ -63,7 +65,7 @@ def _settled(delivery_status: DeliveryStatus, row: dict[str, object]) -> Deliver
         subscription=delivery_status.subscription,
         level=delivery_status.level,
         accepted=delivery_status.accepted,
-        **{name: row[name] for name in ("priority", "attempts", "queued", "sent", "settled")},  # type: ignore[arg-type]
+        **{name: row[name] for name in ("priority", "attempts", "queued", "sent", "settled", "early")},  # type: ignore[arg-type]
     )
 
 

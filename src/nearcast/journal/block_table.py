@@ -210,5 +210,5 @@ def _batch(raw: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
         return batch.append_column(schema.field(-1), pa.nulls(len(batch), schema.types[-1]))
 
 
-ADDED = ("node", "about")
-"""The columns of events that formats before lack, the last ones."""
+ADDED = ("node", "about", "early")
+"""The columns that formats before lack, the last ones of their logs."""

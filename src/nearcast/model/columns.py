@@ -113,10 +113,12 @@ OUTCOMES = pa.schema(
         ("sent", TIME),
         ("settled", TIME),
         ("part", pa.int32()),
+        ("early", pa.bool_()),
     ]
 )
 """How a delivery ended. `position` is the outcome's own place in its log, `event` and `part` tell the event delivered;
-`outcome` is one of `OUTCOME_NAMES`; `sent` is the last sending, null if it never was."""
+`outcome` is one of `OUTCOME_NAMES`; `sent` is the last sending, null if it never was; `early`, whether an access server
+decided it before the pipeline did, stands last: rows that were written before there was that are rows without it."""
 
 OUTCOME_NAMES = ("acknowledged", "expired", "conflated", "overflowed", "unsubscribed")
 

@@ -53,6 +53,9 @@ class ServerLimits:
     outcome_seconds: float = 0.02
     waiting: int = 100_000
     """Deliveries kept for one client; beyond it the least urgent, oldest first, end as "overflowed"."""
+    early_deliveries: int = 100_000
+    """Events decided early, and deliveries of these, that the pipeline has not decided yet, about; beyond it events are
+    left to the pipeline until half of them are confirmed."""
     cache_bytes: int = 32 * MEBIBYTE
     """Payloads kept in memory for all clients together; the others are read from the journal when sent."""
     reading_seconds: float = 5.0

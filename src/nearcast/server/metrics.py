@@ -70,6 +70,25 @@ class ServerMetrics:
             ["reading"],
             registry=registry,
         )
+        self.early = Counter(
+            "nearcast_early_deliveries", "Deliveries queued before the pipeline had decided them", registry=registry
+        )
+        self.early_unconfirmed = Gauge(
+            "nearcast_early_unconfirmed",
+            "Events decided early and deliveries of these that the pipeline has not decided yet",
+            registry=registry,
+        )
+        self.early_left = Counter(
+            "nearcast_early_left",
+            "Events that were not decided early, as too much was unconfirmed",
+            registry=registry,
+        )
+        self.early_differences = Counter(
+            "nearcast_early_differences",
+            "Deliveries that this server and the pipeline decided otherwise",
+            ["kind"],
+            registry=registry,
+        )
         self.deliveries = Counter("nearcast_deliveries", "Deliveries queued", ["priority"], registry=registry)
         self.sent = Counter("nearcast_sent", "Deliveries sent, each attempt", ["priority"], registry=registry)
         self.outcomes = Counter("nearcast_outcomes", "Deliveries settled", ["outcome"], registry=registry)

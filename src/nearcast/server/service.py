@@ -20,6 +20,7 @@ from nearcast.journal.snapshot_log import REGISTRY, base_table
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
 from nearcast.model.columns import entered_events, to_events
 from nearcast.model.event import MAIN, Event
+from nearcast.model.sequence import sequence
 from nearcast.model.subscription import Settings
 from nearcast.runtime.error_log import RateLimitedErrorLog
 from nearcast.runtime.loop_monitor import LoopMonitor
@@ -40,6 +41,7 @@ from nearcast.server.ingest.wanted_filters import ForwardedFilters
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.request_bodies import RequestBodies
 from nearcast.server.sessions.client_updates import ClientUpdates
+from nearcast.server.sessions.early_path import EarlyBatch, EarlyPath
 from nearcast.server.sessions.journal_tailer import DecidedDelivery, JournalTailer, TailedRows, controls_of
 from nearcast.server.sessions.manager import SessionManager
 from nearcast.server.sessions.outcomes import (
@@ -49,6 +51,7 @@ from nearcast.server.sessions.outcomes import (
     SettledMark,
     dead_letter_table,
     outcome_table,
+    settled_since,
     unsettled,
 )
 from nearcast.server.sessions.payloads import PayloadCache
@@ -87,6 +90,8 @@ class AccessServer:
         OutageMetrics(self.metrics.registry, "nearcast", lambda: journal.outage)
         self.executor = ThreadPoolExecutor(4, "nearcast-journal")
         self.error_log = RateLimitedErrorLog("journal")
+        self.payloads = PayloadCache(journal, limits.cache_bytes)
+        self.reader = JournalTailer(journal, self.payloads, self._hand_over, self.error_log)
         blocks = partial(GroupCommit, journal, executor=self.executor, error_log=self.error_log)
         self.events: GroupCommit[Event] = blocks(
             "events",
@@ -95,6 +100,7 @@ class AccessServer:
             rows=limits.block_events,
             room=limits.intake_events,
             node=config.node,
+            written=self.reader.note_written,
         )
         self.event_entry = EventEntry(self.events, self.metrics, config.suppress, config.node, limits.lease_seconds)
         self.outcomes: GroupCommit[DeliveryOutcome] = blocks(
@@ -111,7 +117,6 @@ class AccessServer:
             limits.definition_work, limits.definition_burst, self.metrics.paced, asyncio.get_running_loop().time
         )
         self.bodies = RequestBodies(limits.bodies_bytes, limits.stall_seconds, limits.body_seconds)
-        self.payloads = PayloadCache(journal, limits.cache_bytes)
         self.interest_index = InterestIndex(Registry(), guards=False, node=config.node)
         self.session_manager = SessionManager(self.outcomes, self.metrics, limits.waiting, limits.reordered_deliveries)
         self.domain = ServerDomain(
@@ -152,7 +157,7 @@ class AccessServer:
         # Each server is done with its own sessions only; so beside others each has a mark of its own.
         own = "" if config.node == MAIN else f"-{quote(config.node, safe='')}"
         self._mark = None if settled is None else settled.with_name(settled.name + own)
-        self.reader = JournalTailer(journal, self.payloads, self._hand_over, self.error_log)
+        self.early = EarlyPath(journal, self.payloads, self.session_manager, self.metrics, limits.early_deliveries)
         self._marks: dict[str, dict[str, int]] = {}
         self.loop_monitor = LoopMonitor(limits.held_seconds, self.metrics.loop_held)
         self.stopping = False
@@ -177,10 +182,16 @@ class AccessServer:
         checkpoint = SettledCheckpoint(self._mark, await asyncio.to_thread(identity_of, self.journal))
         mark = await asyncio.to_thread(checkpoint.read)
         await asyncio.to_thread(self._note_mark, mark)
-        pieces = unsettled(self.journal, self.payloads, mark, deliveries)
+        settled = await asyncio.to_thread(settled_since, self.journal, mark)
+        pieces = unsettled(self.journal, self.payloads, mark, deliveries, settled)
         while piece := await asyncio.to_thread(next, pieces, None):
             session_manager.deliver(piece)
         session_manager.read_through(events, deliveries)
+        for position, part, client in settled:
+            if position > deliveries:
+                session_manager.settle_elsewhere(client, sequence(position, part), "")
+        await asyncio.to_thread(self.early.begin, session_manager.registry.settings, events, deliveries)
+        self.reader.prompt = session_manager.early = self.early.wanted
         session_manager.validity_timers.restart(session_manager.registry)
         self.event_entry.define(session_manager.registry, events)
         self.event_entry.definitions_read(events)
@@ -262,7 +273,9 @@ class AccessServer:
         """Hands over what the reader read, in the reader's thread; holds it back until it is taken."""
         # Here, where a large definition keeps nobody waiting.
         changes = self._read(news.controls)
-        future = asyncio.run_coroutine_threadsafe(self._taken(news, changes), self._loop)
+        early = self.early.decide(news, changes)
+        self.reader.prompt = self.early.wanted
+        future = asyncio.run_coroutine_threadsafe(self._taken(news, changes, early), self._loop)
         # It looks up now and then: a loop that ends may never run what it was given.
         while not future.done() and not self.stopping:
             try:
@@ -286,7 +299,7 @@ class AccessServer:
             log.warning("control event skipped position=%d error=%r", event.position, str(error))
             return []
 
-    async def _taken(self, news: TailedRows, changes: list[list[Change]]) -> None:
+    async def _taken(self, news: TailedRows, changes: list[list[Change]], early: EarlyBatch) -> None:
         async with self._handing_over:
             # Each by itself: one that cannot be taken must not take those behind it along.
             controls = zip(news.controls, changes, strict=True)
@@ -297,6 +310,7 @@ class AccessServer:
             for start in range(0, len(news.decided), AT_ONCE):
                 self._deliver(news.decided[start : start + AT_ONCE])
                 await asyncio.sleep(0)
+            self._survived(partial(self.early.deliver, early), news)
             if any(redefined):
                 self.event_entry.define(self.session_manager.registry, news.controls[-1].position)
             self.event_entry.definitions_read(news.events_through)
@@ -427,8 +441,12 @@ class AccessServer:
     async def _advance(self, checkpoint: SettledCheckpoint) -> None:
         """The end of the outcomes is read first: those of later deliveries than are read then come after it."""
         async with self._handing_over:
+            manager, follower = self.session_manager, self.domain.follower
             end = await asyncio.to_thread(self.journal.end, "outcomes")
-            through, oldest = self.session_manager.deliveries_through, self.session_manager.oldest()
+            # Of what others ended later it is not known yet whether the pipeline has decided it.
+            end = min(end, follower.outcomes) if follower.on else end
+            through = max(manager.deliveries_through, manager.ended_through)
+            oldest = min(manager.oldest() or NO_BOUND, manager.deliveries_through + 1)
         # Done when all before it are: what had left the queues when `oldest` was asked is durable then.
         await self.outcomes.submit([])
         await asyncio.to_thread(checkpoint.move_forward, self.journal, through, end, oldest)

@@ -56,8 +56,8 @@ class GroupCommit(Generic[T]):
 
     Used from one event loop; the journal is called on `executor`. With `persistent`, a block that the journal does not
     take is tried again until it does; otherwise those who wait for it get the JournalError, and the journal is asked
-    until it takes something again. `node` is the entry node; `error_log` hears of failures; `through` is the last
-    position that was given here.
+    until it takes something again. `node` is the entry node; `error_log` hears of failures, `written` of each block,
+    in the executor's thread; `through` is the last position that was given here.
     """
 
     def __init__(
@@ -73,7 +73,9 @@ class GroupCommit(Generic[T]):
         persistent: bool = False,
         node: str = MAIN,
         error_log: RateLimitedErrorLog | None = None,
+        written: Callable[[], None] = lambda: None,
     ) -> None:
+        self.written = written
         self.journal, self.log, self.table, self.executor = journal, log, table, executor
         self.seconds, self.rows, self.room, self.persistent = seconds, rows, room, persistent
         self.node, self.error_log = node, error_log or RateLimitedErrorLog("journal")
@@ -191,7 +193,9 @@ class GroupCommit(Generic[T]):
     def _append_now(self, items: list[list[T] | pa.Table], kept: Kept) -> list[int]:
         tables = [*self._tables(items)]
         rows = tables[0] if len(tables) == 1 else pa.concat_tables(tables) if tables else self.table([])
-        return self.journal.append(self.log, rows, kept, self.node)
+        positions = self.journal.append(self.log, rows, kept, self.node)
+        self.written()
+        return positions
 
     def _tables(self, parts: list[list[T] | pa.Table]) -> Iterator[pa.Table]:
         """What several have put as tables, in its order: neighbouring items together."""

@@ -37,8 +37,8 @@ class DecisionDifference:
 
 
 class EarlyDeliveries:
-    """Unconfirmed early decisions, of which about `limit` are kept; beyond it events are left to the pipeline until half
-    of them are confirmed (`resting`).
+    """Unconfirmed early decisions, of which about `limit` are kept; beyond it events are left to the pipeline until
+    half of them are confirmed (`resting`).
 
     `serves`: whether this server ends what waits for a client. Events are decided early through `through`, and by the
     pipeline through `confirmed`.

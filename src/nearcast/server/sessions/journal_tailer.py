@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,12 +52,16 @@ class DecidedDelivery:
 
 @dataclass(frozen=True, slots=True)
 class TailedRows:
-    """What was read at once: control events, then deliveries; and how far both logs are read now."""
+    """What was read at once: control events, then deliveries; and how far both logs are read now.
+
+    `events`: all that was read of their log, where that was asked for.
+    """
 
     controls: list[Event]
     decided: list[DecidedDelivery]
     events_through: int
     deliveries_through: int
+    events: Sequence[pa.Table] = ()
 
 
 class JournalTailer:
@@ -73,6 +78,9 @@ class JournalTailer:
         self.error_log = error_log or RateLimitedErrorLog("journal")
         self.events, self.deliveries = 0, 0
         self.failing = False
+        self.prompt = False
+        """Whether what this process wrote is read at once, and events are handed over whole: somebody decides them."""
+        self._written = threading.Event()
         self._rest: pa.Table | None = None
         self._rest_through = 0
         self._stopped = threading.Event()
@@ -97,7 +105,7 @@ class JournalTailer:
             try:
                 news = self.read()
                 if news is None:
-                    self.journal.wait({"events": self.events, "deliveries": self.deliveries}, LOOK_SECONDS)
+                    self._wait()
             except Exception as error:
                 # Whatever it was: without this thread the server would deliver nothing and look healthy.
                 self.failing = True
@@ -111,8 +119,22 @@ class JournalTailer:
             if news and not self._stopped.is_set():
                 self.take(news)
             # Nobody waits for what only happened: it may gather, whatever the rate at which it comes.
-            if news and not (news.controls or news.decided):
+            if news and not (news.controls or news.decided or self.prompt):
                 self._stopped.wait(WAIT)
+
+    def note_written(self) -> None:
+        """Hears, from any thread, that this process wrote events."""
+        self._written.set()
+
+    def _wait(self) -> None:
+        """Returns when there may be news, or some time is over."""
+        after, until = {"events": self.events, "deliveries": self.deliveries}, time.monotonic() + LOOK_SECONDS
+        if not self.prompt:
+            self.journal.wait(after, LOOK_SECONDS)
+            return
+        while not self._written.wait(WAIT) and time.monotonic() < until and not self.journal.wait(after, 0.0):
+            pass
+        self._written.clear()
 
     def read(self) -> TailedRows | None:
         """What came since the last time, or a part of it; None if nothing did.
@@ -131,29 +153,32 @@ class JournalTailer:
         deliveries_end = min(decided_end, events_end, *fitting)
         if events_end <= self.events and deliveries_end <= self.deliveries:
             return None
-        controls = self._read_events(events_end)
+        controls, events = self._read_events(events_end)
         decided: list[DecidedDelivery] = []
         if deliveries_end > self.deliveries:
             rows = self.journal.read("deliveries", self.deliveries, deliveries_end - self.deliveries)
             decided = self._next_piece(rows, deliveries_end)
         # Only now, when nothing can fail any more: what was read of one log comes again if the other cannot be read.
         self.events = max(self.events, events_end)
-        return TailedRows(controls, decided, self.events, self.deliveries)
+        return TailedRows(controls, decided, self.events, self.deliveries, events)
 
-    def _read_events(self, end: int) -> list[Event]:
+    def _read_events(self, end: int) -> tuple[list[Event], list[pa.Table]]:
+        """The control events up to a position, and all events if they are asked for."""
         if end <= self.events:
-            return []
+            return [], []
         # Many as they lie there, for one table of all blocks would be a copy; few together, for then it costs more to
         # look at each.
         if end - self.events < UNMADE:
             tables: Iterable[pa.Table] = [self.journal.read("events", self.events, end - self.events)]
         else:
             tables = self.journal.blocks("events", self.events, end)
-        controls: list[Event] = []
+        controls, events = list[Event](), list[pa.Table]()
         for rows in tables:
             self.payloads.keep(rows)
             controls += controls_of(rows)
-        return controls
+            if self.prompt:
+                events.append(rows)
+        return controls, events
 
     def _next_piece(self, rows: pa.Table, through: int) -> list[DecidedDelivery]:
         """The first of these deliveries; with the last of them the log is read through a position."""

@@ -97,6 +97,10 @@ class SessionManager:
         self.validity_timers = ValidityTimers()
         self.keeps: Callable[[str], bool] = lambda client: True
         """Whether this server ends what waits for a client; where another does, its queue here follows."""
+        self.adopted: Callable[[str], None] = lambda client: None
+        """Hears that this server ends what waits for a client from now on."""
+        self.ended_through = 0
+        """Up to there deliveries may have outcomes, also beyond what the log of deliveries has."""
         self.left: Callable[[str], None] = lambda client: None
         """Hears that a client's connection is gone, and no other has come."""
         self.greeting: Callable[[], dict[str, object]] = dict
@@ -105,6 +109,8 @@ class SessionManager:
         """Set whenever more of the journal is read."""
         self._closing: set[asyncio.Task[None]] = set()
         self._removed: deque[tuple[Session, str | None]] = deque()
+        self.early = False
+        """Whether events may be decided before the log of deliveries has them."""
 
     # What the journal brings
 
@@ -219,8 +225,10 @@ class SessionManager:
             self._end(session, subscription, waiting[first : first + EXPIRED_TOGETHER], clock.steady())
             await asyncio.sleep(0)
 
-    def deliver(self, decided: Iterable[DecidedDelivery]) -> None:
-        """Queues deliveries, those to clients that nobody knows any more end at once."""
+    def deliver(self, decided: Iterable[DecidedDelivery], early: bool = False) -> None:
+        """Queues deliveries, those to clients that nobody knows any more end at once. `early`: that were decided before
+        the log has them.
+        """
         now, counts = clock.steady(), dict[int, int]()
         # Once for each client: nothing changes while a batch is queued.
         receiving: dict[str, tuple[Session, PriorityOf]] = {}
@@ -231,10 +239,12 @@ class SessionManager:
                     session = self.session(row.client)
                     found = receiving[row.client] = session, session.priority_of(self.registry.settings)
                 session, priority_of = found
-                # Counted once, though it were handed over again.
-                if row.sequence <= session.waiting.last:
+                # Counted once, though it were handed over again, or decided early.
+                if not session.waiting.is_new(row.sequence):
+                    if not early:
+                        session.waiting.confirm(row.sequence)
                     continue
-                delivery = self._delivery(row, now)
+                delivery = self._delivery(row, now, early)
                 priority = priority_of(delivery)
                 counts[priority] = counts.get(priority, 0) + 1
                 self._queue(session, delivery, priority, now)
@@ -244,7 +254,7 @@ class SessionManager:
             for session, _ in receiving.values():
                 session.wake()
 
-    def _delivery(self, row: DecidedDelivery, now: float) -> QueuedDelivery:
+    def _delivery(self, row: DecidedDelivery, now: float, early: bool) -> QueuedDelivery:
         subscription = self.registry.subscriptions.get(row.subscription)
         event = row.event or SendableEvent(row.sequence, b"null", "", 0.0)
         accepted = event.accepted or clock.now()
@@ -262,6 +272,7 @@ class SessionManager:
             now,
             None if subscription is None or subscription.time_to_live is None else _expires(subscription, accepted),
             subscription is not None and subscription.conflate,
+            early,
         )
 
     def _queue(self, session: Session, delivery: QueuedDelivery, priority: int, now: float) -> None:
@@ -339,10 +350,15 @@ class SessionManager:
     def _adopt(self, session: Session) -> None:
         ended = session.waiting.adopt(session.priority_of(self.registry.settings), clock.steady())
         self.record_outcomes(session, ended)
+        self.adopted(session.client.id)
 
     def settle_elsewhere(self, client: str, sequence: int, outcome: str) -> None:
         """Ends what another server says that it ended; of what this one said itself nothing is outstanding."""
+        self.ended_through = max(self.ended_through, position_of(sequence))
         session = self.sessions.get(client)
+        if session is None and position_of(sequence) > self.deliveries_through:
+            # It was decided early there: it must not be queued here once the log has it.
+            session = self.session(client)
         if session is None:
             return
         now = clock.steady()
@@ -455,11 +471,15 @@ class SessionManager:
     async def acknowledge(self, session: Session, sequences: list[int]) -> list[int]:
         """Ends what the client has; it is told which are settled once that is durable, so that it may forget them.
 
-        Those that were never delivered to it are left out, and returned. Raises JournalError.
+        Those that were never delivered to it are left out, and returned. Of what the pipeline has not decided yet it is
+        not known whether another server sent it: that is left out, and sent again. Raises JournalError.
         """
         now = clock.steady()
         waiting = session.waiting
-        repeated = [one for one in sequences if one not in waiting.in_flight and one not in waiting.waiting]
+        gone = [one for one in sequences if one not in waiting.in_flight and one not in waiting.waiting]
+        repeated = [one for one in gone if not waiting.knows_early(one)]
+        undecided = {one for one in repeated if self.early and self._is_undecided(one)}
+        repeated = [one for one in repeated if one not in undecided]
         for sequence in sequences:
             session.pace.acknowledged(sequence, now)
         written = self.record_outcomes(session, waiting.acknowledge(sequences, now))
@@ -470,9 +490,12 @@ class SessionManager:
             unknown = {*repeated} - await asyncio.to_thread(
                 delivered, self.outcomes.journal, session.client.id, repeated
             )
-        confirmed = [one for one in sequences if one not in unknown]
+        confirmed = [one for one in sequences if one not in unknown and one not in undecided]
         written.add_done_callback(lambda future: self._confirm(session, confirmed, future))
         return sorted(unknown)
+
+    def _is_undecided(self, sequence: int) -> bool:
+        return self.deliveries_through < position_of(sequence) <= self.events_through
 
     def _confirm(self, session: Session, sequences: list[int], written: asyncio.Future[list[int]]) -> None:
         if not written.cancelled() and written.exception() is None:
@@ -492,6 +515,8 @@ class SessionManager:
             settled = [one for one in settled if one.outcome == "acknowledged"]
         for outcome, count in Counter(one.outcome for one in settled).items():
             self.metrics.outcomes.labels(outcome).inc(count)
+        last = max((one.delivery.sequence for one in settled), default=0)
+        self.ended_through = max(self.ended_through, position_of(last))
         taken = [one.delivery for one in settled if one.outcome == "acknowledged"]
         for delivery, age in zip(taken, clock.ages([one.accepted for one in taken]), strict=True):
             self.metrics.acknowledging(delivery.priority, age)

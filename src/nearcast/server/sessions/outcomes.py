@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +76,7 @@ def outcome_table(outcomes: list[DeliveryOutcome]) -> pa.Table:
         "queued": _stamps([one.queued for one in deliveries], ahead),
         "sent": _stamps([one.sent for one in deliveries], ahead),
         "settled": _stamps([one.time for one in settled], ahead),
+        "early": [one.early for one in deliveries],
     }
     return pa.table({name: columns[name] for name in OUTCOMES.names}, schema=OUTCOMES)
 
@@ -157,7 +158,8 @@ class SettledCheckpoint:
             return SettledMark()
 
     def move_forward(self, journal: Journal, through: int, outcomes_end: int, oldest: int | None) -> None:
-        """Takes note that deliveries are read through `through`, of which `oldest` is the first not durably settled.
+        """Takes note that outcomes through `outcomes_end` are of deliveries through `through`, of which `oldest` is the
+        first that is not read or not durably settled.
 
         A pair is kept back until every delivery before it is settled; then it is written, and the next one taken.
         """
@@ -177,10 +179,13 @@ class SettledCheckpoint:
 
 
 def unsettled(
-    journal: Journal, payloads: PayloadCache, after: SettledMark, through: int
+    journal: Journal, payloads: PayloadCache, after: SettledMark, through: int, settled: Set[_Key] | None = None
 ) -> Iterator[list[DecidedDelivery]]:
-    """The deliveries up to `through` that have no outcome, in order, in pieces; it reads the journal."""
-    settled = _settled(journal, after.outcomes)
+    """The deliveries up to `through` that have no outcome, in order, in pieces; it reads the journal.
+
+    `settled` are those that have, where that was read already.
+    """
+    settled = settled_since(journal, after) if settled is None else settled
     for rows in journal.row_ranges("deliveries", after.deliveries, through, ROWS):
         if len(rows):
             rows = rows.filter(pa.array([key not in settled for key in _keys(rows, "position")]))
@@ -188,9 +193,10 @@ def unsettled(
             yield joined(rows.slice(first, 1_000), payloads)
 
 
-def _settled(journal: Journal, after: int) -> set[_Key]:
+def settled_since(journal: Journal, mark: SettledMark) -> set[_Key]:
+    """The position, part and client of each delivery with an outcome behind a mark; it reads the journal."""
     found: set[_Key] = set()
-    for rows in journal.row_ranges("outcomes", after, journal.end("outcomes"), ROWS):
+    for rows in journal.row_ranges("outcomes", mark.outcomes, journal.end("outcomes"), ROWS):
         found.update(_keys(rows, "event"))
     return found
 
