@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from nearcast.errors import EventError, Mark
 from nearcast.filters.evaluate import truth
 from nearcast.language.control_events import changes as parse
+from nearcast.language.control_events import to_event
 from nearcast.language.cql2 import parse as parse_filter
 from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import Change, ClientChange, RelationChange, SettingsChange, SubscriptionChange
@@ -168,3 +170,23 @@ def test_what_is_refused_beyond_a_limit_selects_nothing_early() -> None:
     [found] = early(as_table(history), 0, [])
     assert [] == [*found.unsure, *found.deliveries.to_pylist()]
     assert [5] == list(found.positions)
+
+
+def test_the_delivery_of_a_channel_is_a_setting_of_it() -> None:
+    """It is read, written, and read again; any other word is a fault."""
+    settings = read({"delivery": "decentralised"})
+    assert frozenset({"alarms"}) == decentralised(settings)
+    [again] = parse(to_event(SettingsChange(settings), "1", "test"), Settings())
+    assert SettingsChange(settings) == again
+    assert frozenset() == decentralised(read({}))
+    with pytest.raises(EventError, match="ordered or decentralised"):
+        read({"delivery": "fast"})
+
+
+def read(of_channel: dict[str, str]) -> Settings:
+    """The settings of a document with one channel."""
+    data = {"channels": {"alarms": {"coordinates": "planar", **of_channel}}}
+    event = Event("1", "nearcast.settings", "test", payload=orjson.dumps({"data": data}))
+    [change] = parse(event, Settings())
+    assert isinstance(change, SettingsChange)
+    return change.settings
