@@ -31,12 +31,13 @@ MOVES_EVERY = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much: events a second, subscriptions, clients; all of it from a seed."""
+    """How much: events a second, subscriptions, clients; all of it from a seed. `delivery`: of the channel."""
 
     rate: float = 500.0
     subscriptions: int = 1_000
     clients: int = 50
     seed: int = 1
+    delivery: str = "ordered"
 
     def ids(self) -> list[str]:
         """The clients."""
@@ -61,7 +62,7 @@ class Load:
         return {
             "awareness": {"bandwidth": {"maximum": 3750}},
             "matrix": [[2, 1, 0]] * 3,
-            "channels": {"field": {"coordinates": "planar", "types": ["unit"]}},
+            "channels": {"field": {"coordinates": "planar", "types": ["unit"], "delivery": self.delivery}},
             "clients": clients,
             "subscriptions": subscriptions,
         }
