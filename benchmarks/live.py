@@ -218,9 +218,6 @@ def report(title: str, outcome: Outcome) -> None:
     cycle = outcome.seconds / batches
     rest = cycle - sum(own.values())
     print(f"  a batch every {cycle * 1000:.0f} ms: {told}; Spark and waiting for the trigger {rest * 1000:.0f} ms")
-    # An event waits half a cycle for its batch, then the whole of it: a cycle and a half.
-    without = (own.get("collect", 0.0)) * 1.5
-    print(f"  what would halve it: a batch that need not be collected by a Spark job, {without * 1000:.0f} ms less")
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -66,9 +66,9 @@ def test_the_live_query_writes_the_same_deliveries(
     spark: SparkSession, journal: SqliteJournal, tmp_path: Path, limit: int, spread: int, changes: int
 ) -> None:
     """However the stream is cut, in the driver and on the executors: each delivery once, in the order of positions."""
-    config = PipelineConfig(Path(journal.path), tmp_path, spread=spread, changes=changes)
+    config = PipelineConfig(Path(journal.path), tmp_path, limit=limit, spread=spread, changes=changes)
     decider = BatchDecider(spark, journal, config, PipelineMetrics())
-    running = start(spark, journal.path, decider, limit=limit)
+    running = start(spark, journal.path, decider)
     until_decided(journal, journal.end("events"))
     running.stop()
     assert live_rows(journal) == journal.read("deliveries", 0, ALL).to_pylist()
@@ -104,9 +104,9 @@ def test_a_query_that_begins_again_too_early_changes_nothing(
     spark: SparkSession, journal: SqliteJournal, tmp_path: Path
 ) -> None:
     """Batches that overlap with what is decided are recognised by their positions."""
-    config = PipelineConfig(Path(journal.path), tmp_path)
     for limit in (50, 30):
-        running = start(spark, journal.path, BatchDecider(spark, journal, config, PipelineMetrics()), limit=limit)
+        config = PipelineConfig(Path(journal.path), tmp_path, limit=limit)
+        running = start(spark, journal.path, BatchDecider(spark, journal, config, PipelineMetrics()))
         until_decided(journal, journal.end("events"))
         time.sleep(0.5)
         running.stop()

@@ -10,11 +10,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.pipeline.query import start
-from nearcast.pipeline.source import JournalBatch, collect
 from tests.journal.rows import events, positions
 
 pytestmark = pytest.mark.spark
@@ -35,22 +34,59 @@ def until(reached: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+class Reading:
+    """Reads stretches of so many positions at most, on from where it was."""
+
+    def __init__(self, journal: SqliteJournal, limit: int = 1_000, after: int = 0) -> None:
+        self.journal, self.limit, self.after, self.calls = journal, limit, after, 0
+        self.seen: list[list[int]] = []
+
+    def __call__(self) -> bool:
+        end = self.journal.end("events")
+        self.calls += 1
+        if end > self.after:
+            self.seen.append(positions(self.journal.read("events", self.after, self.limit)))
+            self.after = self.seen[-1][-1]
+        return self.after < end
+
+
 def test_every_event_comes_once_in_order(spark: SparkSession, journal: SqliteJournal) -> None:
-    """Batches follow each other without a gap while events are appended, and keep to the limit."""
-    seen: list[list[int]] = []
-    running = start(spark, journal.path, lambda batch, _: seen.append(positions(collect(batch).events)), limit=40)
+    """Whoever is called reads on; what is more than a stretch is read by more calls, without news."""
+    reading = Reading(journal, 40)
+    running = start(spark, journal.path, reading)
     for number in range(30):
         journal.append("events", events(range(number * 10, number * 10 + 10)))
-    until(lambda: sum(map(len, seen)) >= 300)
+    until(lambda: reading.after >= 300)
+    calls = reading.calls
+    journal.append("events", events(range(300, 400)))
+    until(lambda: reading.after >= 400)
     running.stop()
-    assert list(range(1, 301)) == [at for batch in seen for at in batch]
-    assert max(map(len, seen)) <= 40
+    assert list(range(1, 401)) == [at for stretch in reading.seen for at in stretch]
+    assert max(map(len, reading.seen)) <= 40
+    assert reading.calls >= calls + 3
+
+
+def test_a_backlog_does_not_hold_up_a_stop(spark: SparkSession, journal: SqliteJournal) -> None:
+    """It ends between two stretches of what waits."""
+    journal.append("events", events(range(100)))
+    calls: list[int] = []
+
+    def endless() -> bool:
+        calls.append(0)
+        time.sleep(0.02)
+        return True
+
+    running = start(spark, journal.path, endless)
+    until(lambda: len(calls) > 2)
+    running.stop()
+    assert not running.query.isActive
+    assert running.query.exception() is None
 
 
 def test_a_failed_batch_ends_the_query_with_its_error(spark: SparkSession, journal: SqliteJournal) -> None:
     """What a batch raises comes out of `wait` as it was raised."""
 
-    def fail(batch: DataFrame, number: int) -> None:
+    def fail() -> bool:
         raise LookupError("no such thing")
 
     journal.append("events", events("a"))
@@ -64,10 +100,11 @@ def test_a_stop_during_a_batch_is_quiet(
     """When `stop` returns the batch is over; the query has no error, and nothing is said."""
     begun, over = threading.Event(), threading.Event()
 
-    def slow(batch: DataFrame, number: int) -> None:
+    def slow() -> bool:
         begun.set()
         time.sleep(0.5)
         over.set()
+        return False
 
     journal.append("events", events("a"))
     running = start(spark, journal.path, slow)
@@ -83,7 +120,7 @@ def test_a_batch_that_fails_while_the_query_is_stopped_is_not_hidden(
     """Its error comes out of `wait`, also when `stop` was called before it failed."""
     begun = threading.Event()
 
-    def fail(batch: DataFrame, number: int) -> None:
+    def fail() -> bool:
         begun.set()
         time.sleep(0.5)
         raise LookupError("no such thing")
@@ -101,22 +138,14 @@ def test_after_a_restart_nothing_is_missing(
     spark: SparkSession, journal: SqliteJournal, tmp_path: Path, kept: bool
 ) -> None:
     """Started again behind what was decided, or from the checkpoint, the query goes on."""
-    seen: list[int] = []
     checkpoint = tmp_path / "checkpoint" if kept else None
+    reading = Reading(journal)
     for rounds in (1, 2):
         journal.append("events", events(range(rounds * 100, rounds * 100 + 50)))
-        after = 0 if kept else max(seen, default=0)
-        running = start(
-            spark,
-            journal.path,
-            lambda batch, _: seen.extend(positions(collect(batch).events)),
-            after=after,
-            checkpoint=checkpoint,
-        )
-        until(partial(lambda end: max(seen, default=0) == end, rounds * 50))
+        running = start(spark, journal.path, reading, after=0 if kept else reading.after, checkpoint=checkpoint)
+        until(partial(lambda end: reading.after == end, rounds * 50))
         running.stop()
-    assert list(range(1, 101)) == sorted(set(seen))
-    assert kept or len(seen) == 100
+    assert list(range(1, 101)) == [at for stretch in reading.seen for at in stretch]
 
 
 def test_a_query_that_begins_where_nothing_is_left_waits_for_events(
@@ -124,10 +153,10 @@ def test_a_query_that_begins_where_nothing_is_left_waits_for_events(
 ) -> None:
     """Spark begins with a batch of nothing then; what is appended afterwards comes as always."""
     journal.append("events", events("ab"))
-    seen: list[JournalBatch | None] = []
-    running = start(spark, journal.path, lambda batch, _: seen.append(collect(batch)), after=2)
-    until(lambda: bool(seen) or running.wait(1))
+    reading = Reading(journal, after=2)
+    running = start(spark, journal.path, reading, after=2)
+    until(lambda: bool(reading.calls) or running.wait(1))
     journal.append("events", events("c"))
-    until(lambda: any(seen) or running.wait(1))
+    until(lambda: bool(reading.seen) or running.wait(1))
     running.stop()
-    assert [(2, 3)] == [(batch.after, batch.through) for batch in seen if batch]
+    assert [[3]] == reading.seen

@@ -17,8 +17,7 @@ from nearcast.language.control_events import changes
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.pipeline.batch_replay import replay
-from nearcast.pipeline.source import BLOCKS
-from nearcast.pipeline.spread import is_spread, submit_batch
+from nearcast.pipeline.spread import BLOCKS, is_spread, submit_batch
 from nearcast.stages.fold import FoldedBatch, StateFold
 from nearcast.state.derived import StageInput
 from tests.pipeline.histories import documents, with_roles, written

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from nearcast.journal.locations import Location, journal_at
 from nearcast.journal.seam import Journal
@@ -40,7 +40,7 @@ from nearcast.pipeline.monitoring import (
 from nearcast.pipeline.query import CHANGES, chunk_batch, start
 from nearcast.pipeline.retrying_journal import RetryingJournal
 from nearcast.pipeline.snapshots import ready_file
-from nearcast.pipeline.source import collect, ranges
+from nearcast.pipeline.source import ranges
 from nearcast.pipeline.spark_session import LOG_FILE, session
 from nearcast.pipeline.spread import SPREAD, is_spread, submit_batch
 from nearcast.pipeline.ticks import LOOK, TickWriter
@@ -62,6 +62,9 @@ JAVA = {
     "spark.driver.defaultJavaOptions": "-XX:+UseSerialGC -XX:InitialHeapSize=128m",
 }
 
+LIMIT = 100_000
+"""Positions that are decided at once: so much fits the memory easily, unless events are large."""
+
 RENEWED_AFTER = 250_000
 """Batches after which the query is begun anew. With asynchronous tracking of progress Spark 4.3 keeps some 200 bytes of
 every batch for ever (its entry in the map of watermarks is removed by synchronous tracking only)."""
@@ -70,8 +73,8 @@ every batch for ever (its entry in the map of watermarks is removed by synchrono
 @dataclass(frozen=True, slots=True)
 class PipelineConfig:
     """How the pipeline runs: its journal, a folder for state that executors see, Spark's master, where it answers for
-    metrics; from how many events on a batch is spread over the executors, in how many shards related pairs are kept,
-    how many control events are taken at once.
+    metrics; how many positions are decided at once, from how many events on that is spread over the executors, in how
+    many shards related pairs are kept, how many control events are taken at once.
 
     Not `asynchronous`: with Spark's own tracking of progress, which is slower and adds nothing here.
     """
@@ -80,6 +83,7 @@ class PipelineConfig:
     folder: Path
     master: str | None = None
     metrics_port: int | None = None
+    limit: int = LIMIT
     spread: int = SPREAD
     shards: int = SHARDS
     changes: int = CHANGES
@@ -106,11 +110,12 @@ class BatchDecider:
         # What a pipeline that was killed had laid out for its workers.
         shutil.rmtree(config.folder / "batches", ignore_errors=True)
 
-    def __call__(self, rows: DataFrame, number: int) -> None:
-        """Decides one batch of the query."""
+    def __call__(self) -> bool:
+        """Decides a stretch of what is new; whether more than that was there."""
         with self._deciding, self._metrics.failures.count_exceptions():
-            self._decide(rows)
+            more = self._decide()
         self.batches += 1
+        return more
 
     def look(self) -> None:
         """Writes a tick where something is due by the clock; from another thread than that of batches."""
@@ -123,18 +128,19 @@ class BatchDecider:
         finally:
             self._deciding.release()
 
-    def _decide(self, rows: DataFrame) -> None:
+    def _decide(self) -> bool:
         began = time.perf_counter()
-        found = collect(rows)
-        if found is None:
-            return
-        table, after = found.events, found.after
-        if table is None:
-            table = self._journal.read("events", after, found.through - after)
-        self._metrics.seconds.labels("collect").observe(time.perf_counter() - began)
-        for piece, through in chunk_batch(table, found.through, self._config.changes):
-            self._decide_piece(piece, after, through)
-            after = through
+        after, end = self.follower.known.position, self._journal.end("events")
+        through = self._journal.end_within_bytes("events", after, self._config.limit)
+        if through == after:
+            # What this batch tells of had come while the one before was decided.
+            return False
+        table = self._journal.read("events", after, through - after)
+        self._metrics.seconds.labels("read").observe(time.perf_counter() - began)
+        for piece, position in chunk_batch(table, through, self._config.changes):
+            self._decide_piece(piece, after, position)
+            after = position
+        return through < end
 
     def _decide_piece(self, events: pa.Table, after: int, through: int) -> None:
         """Decides the events of a stretch of positions, as if they were a batch."""

@@ -18,12 +18,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from nearcast.model.arrays import Integers
 from nearcast.model.columns import are_control
-from nearcast.pipeline.source import LIMIT, JournalSource
+from nearcast.pipeline.source import JournalSource
 from nearcast.pipeline.spark_session import scratch
 
-OnBatch = Callable[[DataFrame, int], None]
-"""Gets the blocks of a batch (`source.collect` and `source.opened` open them) and Spark's number of the batch."""
-
+OnBatch = Callable[[], bool]
+"""Called when something is new: it decides on from where it was, a stretch of the journal, and says whether more was
+there.
+"""
 
 PATIENCE = 60.0
 """Seconds that `stop` waits for the batch under way before it cuts it off."""
@@ -45,12 +46,14 @@ class RunningQuery:
         self._busy = threading.Lock()
 
     def decide(self, batch: DataFrame, number: int) -> None:
-        """Spark calls this with every batch."""
+        """Spark calls this with every batch. What is in it is in the journal too, so no job brings it here."""
         with self._busy:
             try:
                 if self._stopping.is_set():
                     self._park()
-                self._on_batch(batch, number)
+                # What waits after a long pause is decided stretch by stretch, of which each may be the last one.
+                while self._on_batch() and not self._stopping.is_set():
+                    pass
             except Exception as error:
                 # Cut off by `stop`: that is no failure of the batch.
                 if self._stopping.is_set() and not self.query.isActive:
@@ -95,13 +98,11 @@ def start(
     *,
     after: int = 0,
     checkpoint: str | PathLike[str] | None = None,
-    limit: int = LIMIT,
     asynchronous: bool = True,
 ) -> RunningQuery:
     """Starts the query behind position `after`, or where the folder `checkpoint` says, if one is given and has begun.
 
-    Batches hold at most `limit` positions, and follow each other without a gap. After a restart some may come again,
-    cut otherwise: `on_batch` must not mind, and best of all knows itself where it was and needs no checkpoint.
+    `on_batch` knows itself where it was: it may have decided already what a batch tells of, and then there is nothing.
 
     Not `asynchronous`: Spark tracks its progress as it does by default, before and after every batch.
     """
@@ -110,7 +111,7 @@ def start(
     folder = Path(tempfile.mkdtemp(prefix="query-", dir=scratch()))
     running = RunningQuery(on_batch, folder / "halt")
     stream = spark.readStream.format(JournalSource.name()).options(
-        journal=fspath(journal), rows="blocks", after=after, limit=limit, halt=str(folder / "halt")
+        journal=fspath(journal), after=after, halt=str(folder / "halt")
     )
     writer = stream.load().writeStream.foreachBatch(running.decide).trigger(processingTime="0 seconds")
     # Offsets and commits are written beside the work, not before and after it: that halves the time of a small batch.

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from nearcast.model.columns import DELIVERIES, EVENTS, are_control
 from nearcast.model.filter import Filter
 from nearcast.pipeline.mmap_pickle import IndexShelf, loads
-from nearcast.pipeline.source import BLOCK_ROWS, BLOCKS, opened
+from nearcast.pipeline.source import RANGES, opened
 from nearcast.pipeline.spark_session import session
 from nearcast.runtime.private_folder import private_folder
 from nearcast.stages.decide import decide
@@ -28,6 +28,9 @@ from nearcast.stages.fold import FoldedBatch
 from nearcast.stages.geometry_sharing import SingleFilter
 from nearcast.state.derived import derived_of
 from nearcast.state.timeline import Excess
+
+BLOCKS = RANGES.append(pa.field("block", pa.binary()))
+"""Deliveries of positions, `after` < position ≤ `through`, as one Arrow block."""
 
 EXCESS = b"excess"
 """Under this name the metadata of deliveries say what was beyond limits."""
@@ -112,7 +115,7 @@ def _spread(
     def there() -> pa.Table:
         """Has all parts decided."""
         try:
-            return _deliveries(blocks.mapInArrow(here, BLOCK_ROWS).toArrow())
+            return _deliveries(blocks.mapInArrow(here, from_arrow_schema(BLOCKS)).toArrow())
         finally:
             Path(name).unlink()
 
