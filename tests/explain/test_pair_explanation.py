@@ -32,7 +32,7 @@ def bus(number: int, subject: str, x: float | None, second: int, type_: str = "b
 def found(relation: dict[str, Any], events: list[dict[str, Any]], until: int | None = None, **more: Any) -> PairFinding:
     """What is found for u and v."""
     registry, table = prepared(relation, events, more.get("node", "main"))
-    return pair_finding([table], registry, "close", ("u", "v"), until)
+    return pair_finding(lambda: [table], registry, "close", ("u", "v"), until)
 
 
 def prepared(

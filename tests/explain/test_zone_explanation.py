@@ -35,15 +35,13 @@ def found(
 
     def steps() -> Iterator[PairStep]:
         """The story as what is read of a history."""
-        now = NEVER
         for position, step in enumerate(story, 1):
             if isinstance(step, Event):
-                now = max(now, micros_of(step.accepted))
                 own = placed(step, position)
-                yield PairStep(position, now, MAIN, own if own.entity == entity else None)
+                yield PairStep(position, micros_of(step.accepted), MAIN, own if own.entity == entity else None)
             else:
                 registry.apply(step)
-                yield PairStep(position, now, MAIN, step)
+                yield PairStep(position, NEVER, MAIN, step)
 
     return explain_zones("depots", entity, name, registry, steps())
 

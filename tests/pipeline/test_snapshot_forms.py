@@ -81,7 +81,7 @@ KEPT: dict[str, tuple[object, str, str]] = {
     "PairAdmission": (PairAdmission(), "crowded rooms", ""),
     "PairRules": (PairRules(), "by_id filters", "all open general columns _numbers"),
     "GatheringStates": (GatheringStates(EntityTable()), "by_id _listed _known", "_indices _flags limits excess"),
-    "EventwiseRelations": (EventwiseRelations(), "now known _states", "lists limits excess windows _spans"),
+    "EventwiseRelations": (EventwiseRelations(), "now known _states", "own lists limits excess windows _spans"),
     "EntityTable": (EntityTable(), "names columns", "numbers"),
     "ZoneStage": (ZoneStage(), "_clocks _sequence _gone _known _layers", "_limits _excess _step _filters"),
     # Zones and rules are the registry's, shapes and trees are made of them.

@@ -215,8 +215,10 @@ def print_zones(
 ) -> None:
     """Prints why an entity is in zones of a layer or not, after a position or at a time, else at the end."""
     until = position if moment is None else moment_of_text(moment)
-    tables = _stretches(history.journal, "events", history.journal.end("events"))
-    found = zone_finding(tables, history.registry, layer, entity, zone, until)
+    end = history.journal.end("events")
+    found = zone_finding(
+        lambda: _stretches(history.journal, "events", end), history.registry, layer, entity, zone, until
+    )
     print_json(zone_data(found)) if as_json else click.echo(wrapped(map(plain, zone_lines(found))))
 
 

@@ -17,7 +17,6 @@ from nearcast.explain.pair_explanation import (
     PairStep,
     PredicateFinding,
     SideFinding,
-    by_own_clocks,
     explain_pair,
     within_limits,
 )
@@ -26,7 +25,7 @@ from nearcast.language.control_events import changes
 from nearcast.language.cql2 import write
 from nearcast.language.definitions.relation_documents import relation_data
 from nearcast.model.changes import Change, ClockTick, RelationChange, RelationRemoval, SettingsChange
-from nearcast.model.columns import EVENTS, are_control, nodes_of, to_events
+from nearcast.model.columns import are_control, nodes_of, to_events
 from nearcast.model.event import MAIN, Event
 from nearcast.model.relation import Named, Pair, Relation
 from nearcast.model.subscription import Settings
@@ -37,18 +36,21 @@ from nearcast.situations.events import aggregate_data
 from nearcast.stages.fold import StateFold
 from nearcast.state.lateness import NEVER, moments_of
 from nearcast.state.registry import Registry
-from nearcast.state.repository import entities
-from nearcast.state.stream_clocks import SHARED, SHARED_NAME, StreamClocks
+from nearcast.state.repository import Repository, entities
 
 _TRUTHS: Mapping[Truth, str] = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 
 
+Tables = Callable[[], Iterable[pa.Table]]
+"""Gives the tables of EVENTS of a history from the first on, each time that it is asked."""
+
+
 def pair_finding(
-    tables: Iterable[pa.Table], registry: Registry, relation: str, pair: tuple[str, str], until: int | datetime | None
+    tables: Tables, registry: Registry, relation: str, pair: tuple[str, str], until: int | datetime | None
 ) -> PairFinding:
     """Why a relation holds between two entities or does not, after the event at a position, or at the clock.
 
-    `tables` are EVENTS from the first on, `registry` what was there before them. Raises `Fault`.
+    `registry` is what was there before the events. Raises `Fault`.
     """
     held: list[Change] = [SettingsChange(registry.settings), *map(RelationChange, registry.relations.values())]
     before = [PairStep(0, NEVER, MAIN, one) for one in held]
@@ -56,21 +58,20 @@ def pair_finding(
 
 
 def pair_finding_among_all(
-    tables: Callable[[], Iterable[pa.Table]],
+    tables: Tables,
     registry: Registry,
     relation: str,
     pair: tuple[str, str],
     until: int | datetime | None,
 ) -> PairFinding:
     """The same, with what of the relation did not begin for its limits: for that all entities are gone through where it
-    would hold for the two alone, or where channels have clocks of their own.
+    would hold for the two alone.
     """
     before = registry.copy()
-    found = pair_finding(tables(), registry, relation, pair, until)
+    found = pair_finding(tables, registry, relation, pair, until)
     about = found.relation.about
-    single = StreamClocks(registry.settings.channels).single
     named = isinstance(about, Pair) and isinstance(about.a, Named) and isinstance(about.b, Named)
-    if single and (not found.holds or named):
+    if not found.holds or named:
         return found
     own = partial(_concerns, found.relation)
     before = Registry(before.settings, relations={id: one for id, one in before.relations.items() if own(one)})
@@ -84,8 +85,6 @@ def pair_finding_among_all(
     pairing = known.pairing_of(relation)
     assert pairing is not None, "the relation is there"
     standing = pairing.pair_standing(relation, found.a.entity, found.b.entity)
-    if not single:
-        found = by_own_clocks(found, standing.holds, known.clocks)
     crowding = pairing.admission.crowded.get(relation)
     return within_limits(found, standing, crowding, known.registry.settings.limits)
 
@@ -121,12 +120,11 @@ def moment_of_text(text: str) -> datetime:
 
 
 def steps_about(
-    tables: Iterable[pa.Table], registry: Registry, about: Sequence[str], until: int | datetime | None
+    tables: Tables, registry: Registry, about: Sequence[str], until: int | datetime | None
 ) -> Iterator[PairStep]:
     """Only reports of some entities and control events are read out of the columns; of the others the time."""
     wanted = pa.array(about, pa.string())
-    clocks = ClocksAbout(registry)
-    for table in tables:
+    for table in tables():
         read = pc.or_(are_control(table), pc.is_in(entities(table), wanted))
         events = {event.position: event for event in to_events(table.filter(read))}
         columns = (table.column(name).to_pylist() for name in ("position", "channel"))
@@ -142,49 +140,22 @@ def steps_about(
             ):
                 return
             if not control:
-                yield PairStep(position, clocks.follow(channel, moment, event is not None), node, event)
+                yield PairStep(position, moment, node, event, channel)
             for change in found:
                 registry.apply(change)
-                yield PairStep(position, clocks.follow_change(change), node, change)
+                yield PairStep(position, moment, node, change, newest=partial(newest_before, tables, position))
 
 
-class ClocksAbout:
-    """How far the clock has come by which what some entities report is counted: of several the slowest of those of the
-    channels in which they reported.
-    """
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-        self._clocks = StreamClocks(registry.settings.channels)
-        self._reported: set[str] = set()
-        self._now = NEVER
-
-    def follow(self, channel: str | None, moment: int, about: bool) -> int:
-        """After an event of a channel, which is `about` the entities or not."""
-        clocks = self._clocks
-        name = channel if channel and channel in clocks.names else SHARED_NAME
-        number = SHARED if clocks.single else clocks.names.index(name)
-        if moment > clocks.values[number]:
-            clocks.values[number] = moment
-        if about:
-            self._reported.add(name)
-        return self._slowest()
-
-    def follow_change(self, change: Change) -> int:
-        """After a change, of which ticks and other channels count."""
-        if isinstance(change, ClockTick):
-            self._clocks.follow_tick(change)
-        elif isinstance(change, SettingsChange):
-            self._clocks = self._clocks.redefined(self._registry.settings.channels, EVENTS.empty_table())
-        return self._slowest()
-
-    def _slowest(self) -> int:
-        if self._clocks.single:
-            return self._clocks.shared
-        own = [number for number, name in enumerate(self._clocks.names) if name in self._reported]
-        # Before they reported nothing is due.
-        self._now = max(self._now, self._clocks.slowest(own)) if own else self._now
-        return self._now
+def newest_before(tables: Tables, position: int, node: str | None) -> pa.Table:
+    """The newest event of each entity before a position, of those that entered at a node, or at any."""
+    found = Repository()
+    for table in tables():
+        own = pc.and_(pc.less(table.column("position"), position), pc.invert(are_control(table)))
+        own = own if node is None else pc.and_(own, pc.equal(nodes_of(table), node))
+        found.fold_events(table.filter(own))
+        if len(table) and table.column("position")[-1].as_py() >= position:
+            break
+    return found.newest()
 
 
 def _changes(event: Event, registry: Registry) -> list[Change]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-import pyarrow as pa
-
-from nearcast.cli.explain_pair import steps_about
+from nearcast.cli.explain_pair import Tables, steps_about
 from nearcast.explain.zone_explanation import ZoneFinding, ZoneStanding, explain_zones
 from nearcast.filters.truth import Truth
 from nearcast.language.cql2 import write
@@ -20,7 +18,7 @@ _TRUTHS: Mapping[Truth, str] = {True: "TRUE", False: "FALSE", None: "UNKNOWN"}
 
 
 def zone_finding(
-    tables: Iterable[pa.Table],
+    tables: Tables,
     registry: Registry,
     layer: str,
     entity: str,
@@ -29,7 +27,7 @@ def zone_finding(
 ) -> ZoneFinding:
     """Why an entity is in zones of a layer or not, after the event at a position, or at the stream's time.
 
-    `tables` are EVENTS from the first on, `registry` what was there before them. Raises `Fault`.
+    `registry` is what was there before the events. Raises `Fault`.
     """
     return explain_zones(layer, entity, zone, registry, steps_about(tables, registry, (entity,), until))
 

@@ -6,12 +6,16 @@ Pure, as `explanation`: reports, definitions and the clock come in as steps, in 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from heapq import heappop, heappush
 
+import pyarrow as pa
+
 from nearcast.errors import Fault
+from nearcast.explain.step_clocks import StepClocks
 from nearcast.filters.evaluate import NO_CONTEXT, atom_truths, truth
 from nearcast.filters.truth import Truth
 from nearcast.geo.distance import distance
@@ -29,19 +33,21 @@ from nearcast.model.expression import Call, Property, parts
 from nearcast.model.filter import Atom, Filter, atoms
 from nearcast.model.limits import Limits
 from nearcast.model.relation import SIDES, Matching, Named, Pair, Relation, Side
+from nearcast.model.subscription import Channel
 from nearcast.model.values import Value
 from nearcast.relations.admission import Crowding
 from nearcast.relations.aggregates.entity_windows import known_value
 from nearcast.relations.pairs import PairStanding
-from nearcast.relations.plain import EventwiseRelations
+from nearcast.relations.plain import EventwiseRelations, LatestReport, cause_at, is_older
 from nearcast.relations.predicate import RelationPredicate, is_symmetric, side_aggregates, widened
-from nearcast.relations.reports import micros_of, moment_of
+from nearcast.relations.reports import moment_of
 from nearcast.relations.sides import sees_derived
+from nearcast.relations.stage import Lane, lane_of
 from nearcast.relations.transition_events import Transition
 from nearcast.relations.transitions import deadline, micros
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
-from nearcast.state.stream_clocks import SHARED_NAME, StreamClocks, types_of
+from nearcast.state.stream_clocks import SHARED_NAME, StreamClocks
 from nearcast.state.windows import AggregateFinding, by_name, too_many
 
 TOLD = 5
@@ -50,14 +56,19 @@ TOLD = 5
 
 @dataclass(frozen=True, slots=True)
 class PairStep:
-    """What happened at a position: a change, a report of one of the two, or only that the clock came to `now`,
-    in microseconds since 1970; and the entry node of that.
+    """What happened at a position: a change, a report of one of the two, or only that an event brought a time: its
+    moment, in microseconds since 1970, its entry node and its channel.
+
+    `newest` gives the newest events of all entities then at an entry node, or at any: for settings, by which channels
+    may get clocks of their own.
     """
 
     position: int
-    now: int
+    moment: int
     node: str
     happened: Change | Event | None = None
+    channel: str | None = None
+    newest: Callable[[str | None], pa.Table] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,45 +145,6 @@ def explain_pair(id: str, a: str, b: str, steps: Iterable[PairStep]) -> PairFind
     return past.finding(relation, relation.about, a, b)
 
 
-def by_own_clocks(found: PairFinding, holds: bool, clocks: StreamClocks) -> PairFinding:
-    """What is found of two by one clock, where channels have clocks of their own: given whether it holds, and how far
-    each clock has come. Each of the two falls silent by its own; where the relation has lateness, both by the slowest
-    of those of its types (semantics §11). Since when it holds is not known where one clock says that it does not.
-    """
-    sides = [_silent_by(side, clocks, found.relation) for side in (found.a, found.b)]
-    silences = tuple(_silence_of(side, found.relation) for side in sides if side.silent_since is not None)
-    wrong = {_silence_of(side, found.relation) for side in (found.a, found.b)}
-    reasons = () if holds else (*silences, *(one for one in found.reasons if one not in wrong))
-    found = replace(found, a=sides[0], b=sides[1], reasons=reasons or found.reasons * (not holds))
-    if holds and not found.holds:
-        return replace(found, holds=True)
-    if found.holds and silences:
-        return replace(found, holds=False, since=None, due=None, dwelt=False)
-    return found
-
-
-def _silent_by(side: SideFinding, clocks: StreamClocks, relation: Relation) -> SideFinding:
-    """A side with since when it is silent by the clock that counts for it."""
-    report = side.report
-    if report is None or report.moment is None or relation.time_to_live is None:
-        return side
-    if relation.lateness:
-        assert isinstance(relation.about, Pair), "it is of pairs"
-        types = (
-            types_of(one.filter) if isinstance(one, Matching) else None for one in (relation.about.a, relation.about.b)
-        )
-        now = clocks.slowest({number for each in types for number in clocks.taking(each)})
-    else:
-        now = clocks.by_name.get(report.channel or SHARED_NAME, clocks.shared)
-    ends = deadline(micros_of(report.moment), micros(relation.time_to_live))
-    late = round(relation.lateness * 1e6)
-    return replace(side, silent_since=moment_of(ends) if now != NEVER and ends < now - late else None)
-
-
-def _silence_of(side: SideFinding, relation: Relation) -> str:
-    return f"{side.entity} was silent for longer than time_to_live, {relation.time_to_live:g} s"
-
-
 def within_limits(found: PairFinding, standing: PairStanding, crowding: Crowding | None, limits: Limits) -> PairFinding:
     """What is found of two, given how the relation stands among all: a pair that reports of the two alone begin did not
     begin where a limit was reached. `crowding`: what of the relation did not begin.
@@ -213,14 +185,23 @@ def within_limits(found: PairFinding, standing: PairStanding, crowding: Crowding
 
 
 class _PairPast:
-    """The two entities' past, as far as one relation is about it."""
+    """The two entities' past, as far as one relation is about it.
+
+    Relations that hear the same at the same time go on together, in a lane. It begins with what is known when the first
+    of them is defined, and ends with the last.
+    """
 
     def __init__(self, id: str, last: Relation | None) -> None:
         """`last`: as the relation is defined in the end."""
-        self.id, self.others, self._node = id, set[str](), last.node if last else None
-        self._last, self._peers = last, set[str]()
+        self.id, self.others = id, dict[str, Relation]()
+        self._last, self._node = last, last.node if last else None
+        self._lane: Lane | None = None
         self._relations = EventwiseRelations()
         self._position = 0
+        # Of all that came at the node; by events alone, as a lane begins; and as this lane has it.
+        self._clocks, self._brought, self._lane_clocks = StepClocks(), StepClocks(), StepClocks()
+        self._clock = NEVER
+        self._heard: dict[str, LatestReport] = {}
         self._waiting: list[tuple[int, int, Event]] = []
         self._told: deque[tuple[int, Transition]] = deque(maxlen=TOLD)
         self._other_nodes: dict[str, str] = {}
@@ -233,79 +214,133 @@ class _PairPast:
     def follow(self, step: PairStep) -> None:
         """Takes the next step."""
         self._position = step.position
-        # A tick is of no node: it comes to all.
-        here = self._node is None or step.node == self._node or isinstance(step.happened, ClockTick)
-        if here and isinstance(step.happened, Event) and self._lateness:
-            heappush(self._waiting, (micros_of(step.happened.moment), step.position, step.happened))
-        if here:
-            self._pass(step.now)
         match step.happened:
+            case Event() | None if self._node is None or step.node == self._node:
+                self._report(step)
             case Event() as event:
-                if here and not self._lateness:
-                    self._note(self._relations.report(event), event.position)
-                elif not here:
-                    self._other_nodes[event.entity] = step.node
+                self._other_nodes[event.entity] = step.node
+            case ClockTick() as tick:
+                # Of no node: it comes to all.
+                for clocks in (self._clocks, self._lane_clocks):
+                    clocks.follow_tick(tick)
+                self._pass()
+            case RelationChange(relation) if relation.id == self.id:
+                self._define(relation, step)
+            case RelationRemoval(self.id):
+                self._note(self._relations.end(self.id))
+                self._go_to(self._lane_of_others())
             case RelationChange(relation):
-                self.others.add(relation.id)
-                self._note_peer(relation.id, relation)
-                if relation.id == self.id:
-                    self._end(relation)
-                    moment = None if step.now == NEVER else moment_of(step.now)
-                    cause = Cause(step.position, moment, moment)
-                    self._note(self._relations.define(relation, 0, cause), step.position)
+                self.others[relation.id] = relation
+                self._go_on()
             case RelationRemoval(id):
-                self.others.discard(id)
-                self._note_peer(id, None)
-                if id == self.id:
-                    self._end(None)
+                self.others.pop(id, None)
+                self._go_on()
             case ClientChange() | ClientRemoval() as change:
                 self._relations.note_lists(change)
             case SettingsChange(settings):
                 self._relations.limits = settings.limits
+                self._set_channels(settings.channels, step)
+
+    def _report(self, step: PairStep) -> None:
+        """An event came, perhaps a report of one of the two."""
+        for clocks in (self._clocks, self._brought, self._lane_clocks):
+            clocks.follow_event(step.channel, step.moment)
+        event = step.happened
+        if not isinstance(event, Event):
+            self._pass()
+            return
+        if self._awaits(event):
+            moment = self._lane_clocks.of(event.channel) if event.moment is None else step.moment
+            heappush(self._waiting, (moment, step.position, event))
+        self._pass()
+        known = self._heard.get(event.entity)
+        if known is None or not is_older(event, known.event):
+            heard = self._clocks.of(event.channel) if event.moment is None else step.moment
+            self._heard[event.entity] = LatestReport(event, heard)
+        if self._lane is not None and not self._lateness:
+            self._note(self._relations.report(event))
 
     @property
     def _lateness(self) -> int:
-        """For how long the relation awaits late reports, in microseconds; while it is not there, others of its own
-        lateness do, from which it goes on.
-        """
-        relation = self.relation or (self._last if self._peers else None)
-        return round(relation.lateness * 1e6) if relation else 0
+        """For how long the lane awaits late reports, in microseconds."""
+        return self._lane[1] if self._lane else 0
 
-    def _note_peer(self, id: str, relation: Relation | None) -> None:
-        """Another relation awaits reports with this one, or does so no more; the last that does ends the waiting."""
-        last, before = self._last, bool(self._peers)
-        if last is None or id == self.id:
-            return
-        if relation and last.lateness and (relation.lateness, relation.node) == (last.lateness, last.node):
-            self._peers.add(id)
-            return
-        self._peers.discard(id)
-        if before and not self._peers and self.relation is None:
-            self._count_waiting()
+    def _names(self) -> Collection[str]:
+        """The clocks by the slowest of which the lane goes, if it awaits late reports."""
+        return (self._lane and self._lane[2]) or (SHARED_NAME,)
 
-    def _pass(self, now: int) -> None:
-        """Lets the clock come so far: what is awaited until then counts."""
+    def _awaits(self, event: Event) -> bool:
+        return bool(self._lateness) and self._lane_clocks.name_of(event.channel) in self._names()
+
+    def _pass(self) -> None:
+        """Lets the clocks come to where they are; what is awaited until then counts."""
         late = self._lateness
-        while self._waiting and self._waiting[0][0] + late <= now:
-            self._note(self._relations.report(heappop(self._waiting)[-1]), self._position)
-        self._note(self._relations.pass_time(now - late if now != NEVER else NEVER), self._position)
+        if self._lane is None:
+            return
+        if not late:
+            self._note(self._relations.pass_time(self._lane_clocks.shared, self._lane_clocks.own))
+            return
+        self._clock = max(self._clock, self._lane_clocks.slowest(self._names()))
+        while self._waiting and self._waiting[0][0] + late <= self._clock:
+            self._note(self._relations.report(heappop(self._waiting)[-1]))
+        self._note(self._relations.pass_time(self._clock - late if self._clock != NEVER else NEVER))
 
-    def _end(self, other: Relation | None) -> None:
-        """Ends the relation; where another one in its place awaits reports as long, those go on waiting."""
-        going_on = other or (self._last if self._peers else None)
-        same = self.relation and going_on and self.relation.lateness == going_on.lateness
-        self._note(self._relations.end(self.id), self._position)
-        # What others have made wait goes on waiting.
-        if not same and (self.relation or not self._peers):
-            self._count_waiting()
+    def _define(self, relation: Relation, step: PairStep) -> None:
+        if self.relation == relation:
+            return
+        self._note(self._relations.end(self.id))
+        self._go_to(self._lane_of(relation))
+        moment = moment_of(step.moment)
+        now = self._relations.now if self._lateness else self._lane_clocks.greatest
+        self._note(self._relations.define(relation, 0, cause_at(Cause(step.position, moment, moment), now)))
 
-    def _count_waiting(self) -> None:
-        """What waits counts, as nothing is awaited any more."""
-        while self._waiting:
-            self._relations.report(heappop(self._waiting)[-1])
+    def _lane_of(self, relation: Relation) -> Lane:
+        return lane_of(relation, StreamClocks(self._clocks.channels))
 
-    def _note(self, told: Iterable[Transition], position: int) -> None:
-        self._told.extend((position, one) for one in told)
+    def _lane_of_others(self) -> Lane | None:
+        """The lane in which the relation is in the end, while there is another one in it."""
+        own = None if self._last is None else self._lane_of(self._last)
+        return own if any(self._lane_of(one) == own for one in self.others.values()) else None
+
+    def _go_on(self) -> None:
+        """Other relations came, or went: while this one is not there they have its lane."""
+        if self.relation is None:
+            self._go_to(self._lane_of_others())
+
+    def _go_to(self, lane: Lane | None) -> None:
+        """Goes on in a lane, which begins if it is not the one that there is."""
+        if lane == self._lane:
+            return
+        self._lane, self._waiting, before = lane, [], self._relations
+        self._relations = EventwiseRelations()
+        self._relations.limits, self._relations.lists = before.limits, before.lists
+        # The relations of all nodes that await nothing hear of ticks also while there are none.
+        self._lane_clocks = (self._clocks if lane is None or lane[:2] == (None, 0) else self._brought).copy()
+        if self._lateness:
+            self._clock = self._relations.now = self._lane_clocks.slowest(self._names())
+            self._relations.known = {name: one for name, one in self._heard.items() if self._awaits(one.event)}
+        else:
+            self._relations.known = dict(self._heard)
+            self._relations.set_clocks(self._lane_clocks.own, self._lane_clocks.shared)
+
+    def _set_channels(self, channels: Sequence[Channel], step: PairStep) -> None:
+        """Goes on by the clocks of other channels."""
+        newest = None if step.newest is None else partial(step.newest, self._node)
+        changed = [one.redefine(channels, newest) for one in (self._clocks, self._brought, self._lane_clocks)]
+        relation = self.relation
+        if not any(changed) or self._lane is None:
+            return
+        if not self._lateness:
+            self._relations.set_clocks(self._lane_clocks.own, self._lane_clocks.shared)
+        elif relation is None:
+            self._go_on()
+        elif self._lane_of(relation) != self._lane:
+            # Where it goes by other clocks it begins anew.
+            self._note(self._relations.end(self.id))
+            self._define(relation, step)
+
+    def _note(self, told: Iterable[Transition]) -> None:
+        self._told.extend((self._position, one) for one in told)
 
     def finding(self, relation: Relation, about: Pair, a: str, b: str) -> PairFinding:
         """What is so now."""
@@ -324,7 +359,7 @@ class _PairPast:
             conditions = tuple(_of_predicate(about.when, relation.margin, *both, limits, over_time))
             metres = distance(both[0].place, both[1].place) if both[0].place and both[1].place else None
         held = self._relations.held(relation.id, (a, b))
-        now = self._relations.now
+        now = self._time((a, b))
         return PairFinding(
             relation=relation,
             position=self._position,
@@ -342,6 +377,12 @@ class _PairPast:
             reasons=() if held else tuple(self._reasons(relation, sides, whole, conditions)),
         )
 
+    def _time(self, pair: tuple[str, str]) -> int:
+        """How far the slower clock of the two has come, of those that are set."""
+        relations = self._relations
+        every = [relations.clock_of(one) for one in pair if one in relations.known] or [relations.now]
+        return min((one for one in every if one != NEVER), default=NEVER)
+
     def _over_time(self, id: str, about: Pair, pair: tuple[str, str]) -> OverTimeFindings:
         """What the aggregates of the predicate are of the two, by how they are written."""
         found = {}
@@ -356,7 +397,7 @@ class _PairPast:
             return SideFinding(entity, None, False, (), None)
         live = FOREVER if relation.time_to_live is None else micros(relation.time_to_live)
         ends = deadline(known.heard, live)
-        silent = moment_of(ends) if ends < self._relations.now else None
+        silent = moment_of(ends) if ends < self._relations.clock_of(entity) else None
         if isinstance(side, Named):
             return SideFinding(entity, known.event, side.entity == entity, (), silent)
         assert isinstance(side, Matching)
@@ -385,7 +426,7 @@ class _PairPast:
             elif not side.member:
                 yield f"{side.entity} is not of side {name}"
             elif side.silent_since is not None:
-                yield _silence_of(side, relation)
+                yield f"{side.entity} was silent for longer than time_to_live, {relation.time_to_live:g} s"
         if all(side.report is not None for side in sides):
             if whole is False:
                 yield "the predicate is FALSE"

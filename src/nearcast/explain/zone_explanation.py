@@ -9,12 +9,14 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from nearcast.errors import Fault
 from nearcast.explain.pair_explanation import PairStep
+from nearcast.explain.step_clocks import StepClocks
 from nearcast.filters.evaluate import NO_CONTEXT, atom_truths
 from nearcast.filters.truth import Truth
-from nearcast.model.changes import Change, SettingsChange, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
+from nearcast.model.changes import Change, ClockTick, SettingsChange, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
 from nearcast.model.event import Event
 from nearcast.model.filter import Atom
 from nearcast.model.limits import Limits
@@ -101,6 +103,9 @@ class _ZonePast:
         self.plain = PlainZones(registry.settings.limits)
         self._layer = layer
         self._position = 0
+        self._layers = bool(registry.zones)
+        self._clocks, self._brought = (StepClocks(registry.settings.channels) for _ in range(2))
+        self.plain.set_clocks(self._clocks.own, self._clocks.shared)
         self._told: deque[tuple[int, ZoneTransition]] = deque(maxlen=LAST_TOLD)
         if layer in registry.zones:
             self.plain.define(registry.zones[layer], NEVER)
@@ -108,20 +113,36 @@ class _ZonePast:
     def follow(self, step: PairStep) -> None:
         """Takes the next step."""
         self._position = step.position
-        self._note(self.plain.pass_time(step.now))
         match step.happened:
-            case Event() as event:
-                self._note(self.plain.report(event))
-            case None:
-                pass
+            case Event() | None:
+                self._clocks.follow_event(step.channel, step.moment)
+                self._brought.follow_event(step.channel, step.moment)
+                self._pass()
+                self._note(self.plain.report(step.happened) if step.happened else ())
+            case ClockTick() as tick:
+                self._clocks.follow_tick(tick)
+                self._pass()
             case _:
-                self._change(step.happened, step.now)
+                self._change(step, step.happened)
 
-    def _change(self, change: Change, now: int) -> None:
+    def _pass(self) -> None:
+        self._note(self.plain.pass_time(self._clocks.shared, self._clocks.own))
+
+    def _change(self, step: PairStep, change: Change) -> None:
         # The reader of the steps has folded it into the registry.
+        first, self._layers = not self._layers, bool(self.registry.zones)
+        if first and self._layers:
+            # While there are no layers nothing hears of ticks.
+            self._clocks = self._brought.copy()
+            self.plain.set_clocks(self._clocks.own, self._clocks.shared)
+        now = min(step.moment, self._clocks.greatest) if step.moment != NEVER else self._clocks.greatest
         match change:
             case SettingsChange(settings):
                 self.plain.limits = settings.limits
+                newest = None if step.newest is None else partial(step.newest, None)
+                changed = [one.redefine(settings.channels, newest) for one in (self._clocks, self._brought)]
+                if any(changed):
+                    self.plain.set_clocks(self._clocks.own, self._clocks.shared)
             case ZoneRuleChange() | ZoneShapesChange():
                 id = change.rule.id if isinstance(change, ZoneRuleChange) else change.layer
                 if id == self._layer and id in self.registry.zones:
@@ -134,7 +155,7 @@ class _ZonePast:
 
     def finding(self, layer: PlainLayer, entity: str, zone: str | None) -> ZoneFinding:
         """What is so now."""
-        known, now = self.plain.known.get(entity), self.plain.now
+        known, now = self.plain.known.get(entity), self.plain.clock_of(entity)
         event = known.event if known else None
         ends = self.plain.silent_after(layer, entity) if known else FOREVER
         conditions = atom_truths(layer.layer.rule.of, event, NO_CONTEXT) if event else ()

@@ -2,7 +2,8 @@
 
 Truth is in the order of the journal. Of each entity its newest report counts; one whose own time is older than that of
 the newest known came late and changes nothing. What is UNKNOWN changes nothing either. The clock is the greatest moment
-so far (semantics §11): what is to last, or to lapse, does so when an event brings that time.
+so far (semantics §11): what is to last, or to lapse, does so when an event brings that time. Where channels have clocks
+of their own an entity falls silent by that of its newest report, and a pair lasts by the slower one of both.
 """
 
 from __future__ import annotations
@@ -68,11 +69,18 @@ from nearcast.relations.transitions import (
 )
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.stream_clocks import SHARED_NAME
 from nearcast.state.timeline import Excess
 from nearcast.state.windows import AggregateFinding, IndexedReadingWindows, KeptReading, ReadingWindows
 
 Lists = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Of each client its lists of entities."""
+
+OwnClocks = Mapping[str, int]
+"""How far the clocks have come that channels have of their own, by the channels' names, in microseconds since 1970."""
+
+NONE_OWN: OwnClocks = {}
+"""Where all channels share one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +101,14 @@ class LatestReport:
 class EventwiseRelations:
     """Relations one event at a time: what the reference does, and what the stage does with relations it has no columns
     for. `known` are the newest reports, by entity, `windows` what they told over the times that predicates ask for.
+
+    `now` is how far the shared clock has come, `own` those of channels that have one of their own: pairs go by them,
+    gatherings by the shared one.
     """
 
     def __init__(self, windows: ReadingWindows | None = None) -> None:
         self.now = NEVER
+        self.own: dict[str, int] = {}
         self.windows = IndexedReadingWindows() if windows is None else windows
         self.known: dict[str, LatestReport] = {}
         self.lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
@@ -183,7 +195,7 @@ class EventwiseRelations:
         return [told for state in crowds for told in state.all(world, cause)]
 
     def _world(self) -> RelationView:
-        return RelationView(self.known, self.now, self.lists, self.limits, self.excess, self.windows)
+        return RelationView(self.known, self.now, self.lists, self.limits, self.excess, self.windows, self.own)
 
     def aggregate(self, id: str, entity: str, one: SideAggregate) -> AggregateFinding:
         """What an aggregate of a relation's predicate is of an entity now."""
@@ -193,20 +205,39 @@ class EventwiseRelations:
         """Since when a relation holds between two, by the order of its sides; None where it does not."""
         return self._states[id].holding.get(pair) if id in self._states else None
 
-    def pass_time(self, now: int) -> list[Transition]:
-        """What changes as the clock comes to `now`."""
-        found = [one for _, told in self.leave_windows(now) for one in told]
-        self.now = max(self.now, now)
+    def clock_of(self, entity: str) -> int:
+        """How far the clock has come by which an entity goes; the shared one where it was not heard of."""
+        return self._world().clock_of(entity)
+
+    def set_clocks(self, own: OwnClocks, now: int) -> None:
+        """Goes on by other clocks: entities by those of their newest reports, pairs by both."""
+        self.own, self.now = dict(own), now
+        for state in self._states.values():
+            state.set_clocks(self._world())
+
+    def pass_time(self, now: int, own: OwnClocks = NONE_OWN) -> list[Transition]:
+        """What changes as the shared clock comes to `now`, and those that channels have of their own to `own`."""
+        found = [one for _, told in self.leave_windows(now, own) for one in told]
+        self._go_on({SHARED_NAME: now, **own})
         return found + [one for state in self._states.values() for one in state.expired(self._world())]
 
-    def leave_windows(self, now: int) -> Iterator[tuple[int, list[Transition]]]:
-        """What changes as readings leave windows until the clock comes to `now`: for each moment, and entity of which
-        some aggregate has another value then, what is told with that moment.
+    def _go_on(self, clocks: OwnClocks) -> None:
+        self.now = max(self.now, clocks.get(SHARED_NAME, NEVER))
+        if self.own:
+            self.own = {name: max(value, clocks.get(name, NEVER)) for name, value in self.own.items()}
+
+    def leave_windows(self, now: int, own: OwnClocks = NONE_OWN) -> Iterator[tuple[int, list[Transition]]]:
+        """What changes as readings leave windows until the clocks come so far, all of them at one pace: for each
+        moment, and entity of which some aggregate has another value then, what is told with that moment.
         """
-        while self._spans and (moment := self._next_leaving()) <= now:
-            self.now, before = moment, replace(self._world(), now=moment - 1)
-            for entity in sorted(self.known):
-                changed = [one for one in self._states.values() if one.changes(entity, before, self._world())]
+        start = {SHARED_NAME: self.now, **self.own}
+        end = {name: max(value, now if name == SHARED_NAME else own.get(name, NEVER)) for name, value in start.items()}
+        while self._spans and (leaving := self._next_leaving(start, end)):
+            wait = min(own_wait for _, own_wait in leaving.values())
+            self._go_on({name: min(end[name], at + wait) if at != NEVER else NEVER for name, at in start.items()})
+            for entity in sorted(name for name, (_, own_wait) in leaving.items() if own_wait == wait):
+                moment = leaving[entity][0]
+                changed = [one for one in self._states.values() if one.changes(entity, moment, self._world())]
                 if changed:
                     found = [one for state in self._states.values() for one in state.expired(self._world())]
                     cause = Cause(0, moment_of(moment), None)
@@ -222,12 +253,18 @@ class EventwiseRelations:
             self._spans = spans
             self.windows.prepare({name: max(own) for name, own in spans.items()})
 
-    def _next_leaving(self) -> int:
-        """The moment at which the next reading leaves a window."""
+    def _next_leaving(self, start: OwnClocks, end: OwnClocks) -> Mapping[str, tuple[int, int]]:
+        """Of each entity of which a reading leaves a window before its clock comes to its end: the moment of the next
+        one, and how long after the start that is.
+        """
         asked = [(name, span) for name, spans in self._spans.items() for span in spans]
-        keys = ((entity, name, span) for entity in self.known for name, span in asked)
-        leaves = (self.windows.leaves((entity, name), span, self.now) for entity, name, span in keys)
-        return min(leaves, default=FOREVER)
+        found, world = {}, self._world()
+        for entity in self.known:
+            clock, now = world.clock_name(entity), world.clock_of(entity)
+            moment = min((self.windows.leaves((entity, name), span, now) for name, span in asked), default=FOREVER)
+            if moment <= end[clock] and start[clock] != NEVER:
+                found[entity] = moment, moment - start[clock]
+        return found
 
     def next_due(self) -> int:
         """How far `now` must come for something to be told though nothing is reported; `FOREVER` where nothing is."""
@@ -236,7 +273,8 @@ class EventwiseRelations:
     def report(self, event: Event, now: int | None = None) -> list[Transition]:
         """What a report changes, and the time that it brings: its moment, where that is not said to be another."""
         now = micros_of(event.moment) if now is None else now
-        found = self.pass_time(now)
+        channel = event.channel or SHARED_NAME
+        found = self.pass_time(NEVER, {channel: now}) if channel in self.own else self.pass_time(now)
         cause = Cause(event.position, event.time, event.accepted)
         if self._moves(event):
             for state in self._states.values():
@@ -247,9 +285,10 @@ class EventwiseRelations:
         """Whether a report moves its entity: not if it is older than the newest one known."""
         old = self.known.get(event.entity)
         # Of what relations tell the last is the newest, whatever moment it is of.
-        if old is not None and not event.part and _is_older(event, old.event):
+        if old is not None and not event.part and is_older(event, old.event):
             return False
-        heard = self.now if event.moment is None else micros_of(event.moment)
+        now = self.own.get(event.channel or SHARED_NAME, self.now)
+        heard = now if event.moment is None else micros_of(event.moment)
         self.known[event.entity] = LatestReport(event, heard)
         self.windows.limits = self.limits
         for name in self._spans:
@@ -257,7 +296,7 @@ class EventwiseRelations:
             # What is of no moment is in no window.
             if values and heard != NEVER:
                 kept = KeptReading(heard, event.position, values[-1])
-                self.windows.put_reading((event.entity, name), kept, self.now)
+                self.windows.put_reading((event.entity, name), kept, now)
         return True
 
     def told(self, found: Sequence[Transition], cause: Cause, first: int = 1) -> list[Event]:
@@ -281,7 +320,8 @@ def cause_at(cause: Cause, clock: int) -> Cause:
     return replace(cause, time=moment_of(min(known, default=NEVER)))
 
 
-def _is_older(event: Event, other: Event) -> bool:
+def is_older(event: Event, other: Event) -> bool:
+    """Whether an event is of an earlier moment than another: late, where that is the newest of its entity."""
     own, known = event.moment, other.moment
     return own is not None and known is not None and own < known
 
@@ -297,6 +337,21 @@ class RelationView:
     excess: Counter[Excess] = field(default_factory=Counter)
     """How many predicates were not decided, of which events, for they came to a limit."""
     windows: ReadingWindows = field(default_factory=IndexedReadingWindows)
+    own: OwnClocks = field(default_factory=dict)
+
+    def clock_name(self, entity: str) -> str:
+        """By which clock an entity goes: the name of the channel that has it, `SHARED_NAME` for the shared one."""
+        report = self.known.get(entity) if self.own else None
+        name = report.event.channel if report else None
+        return name if name and name in self.own else SHARED_NAME
+
+    def clock_of(self, entity: str) -> int:
+        """How far that has come."""
+        return self.own.get(self.clock_name(entity), self.now) if self.own else self.now
+
+    def slower(self, clocks: Iterable[str]) -> int:
+        """How far the slower one of some clocks has come."""
+        return min((self.own.get(name, self.now) for name in clocks), default=self.now) if self.own else self.now
 
 
 def _is_of(side: Side, event: Event, limits: Limits) -> bool:
@@ -322,6 +377,8 @@ class _State:
     holding: dict[tuple[str, str], HoldState] = field(default_factory=dict)
     room: int | None = None
     """For how many beginnings there is room; None: for as many as ever."""
+    clocks: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    """By which clocks those pairs last that hold, where one of them is a channel's own."""
     unordered: bool = field(init=False)
     derived: bool = field(init=False)
     named: bool = field(init=False)
@@ -345,12 +402,27 @@ class _State:
 
     def found(self, one: SideAggregate, entity: str, world: RelationView) -> AggregateFinding:
         """What an aggregate is of an entity."""
-        return world.windows.find((entity, one.aggregate.name), one.aggregate, world.now, self.after)
+        return self._found_at(one, entity, world, world.clock_of(entity))
 
-    def changes(self, entity: str, before: RelationView, world: RelationView) -> bool:
-        """Whether some aggregate of an entity has another value than before."""
-        values = ([known_value(self.found(one, entity, view)) for view in (before, world)] for one in self.aggregates)
-        return any(old != new for old, new in values)
+    def _found_at(self, one: SideAggregate, entity: str, world: RelationView, moment: int) -> AggregateFinding:
+        return world.windows.find((entity, one.aggregate.name), one.aggregate, moment, self.after)
+
+    def changes(self, entity: str, moment: int, world: RelationView) -> bool:
+        """Whether some aggregate of an entity has another value at a moment than just before it."""
+        return any(
+            known_value(self._found_at(one, entity, world, moment - 1))
+            != known_value(self._found_at(one, entity, world, moment))
+            for one in self.aggregates
+        )
+
+    def set_clocks(self, world: RelationView) -> None:
+        """Lets pairs last by the clocks by which their entities go now."""
+        self.clocks = {pair: self._clocks(pair, world) for pair in self.holding} if world.own else {}
+
+    def _clocks(self, pair: tuple[str, str], world: RelationView) -> tuple[str, str]:
+        # Of a gathering's member there is no other.
+        a, b = (world.clock_name(one) if pair[1] else SHARED_NAME for one in pair)
+        return a, b
 
     def report(self, entity: str, world: RelationView, cause: Cause, moves: bool = True) -> Iterator[Transition]:
         """What an entity's new report changes; not one that `moves` it, but that its aggregates have other values."""
@@ -450,22 +522,31 @@ class _State:
         self, pair: tuple[str, str], effect: int, world: RelationView, cause: Cause | None, present: bool = False
     ) -> Iterator[Transition]:
         before, since = self.holding.get(pair), micros_of(cause.moment if cause else None)
+        now = self._now(pair, world)
         # What there is already when it is asked for lasts from then on, by the clock.
-        began = world.now if present or since == NEVER else since
+        began = now if present or since == NEVER else since
+        since = min(since, now) if present and now != NEVER else since
         after, detect = self.lifecycle.evaluated(before, effect, began, since)
         state = before or after
         if detect and state:
             yield self._tell(detect, pair, state, effect, world, present)
         if after and not before:
             due = after.due
-            after, told = self.lifecycle.lasted(after, world.now)
+            after, told = self.lifecycle.lasted(after, now)
             for each in told:
                 yield self._tell(each, pair, after, UNCHANGED, world, time=due, phase=OVERDUE)
+            if world.own:
+                self.clocks[pair] = self._clocks(pair, world)
         self._hold(pair, after)
+
+    def _now(self, pair: tuple[str, str], world: RelationView) -> int:
+        """How far the clock has come by which a pair lasts."""
+        return world.slower(self.clocks.get(pair) or self._clocks(pair, world)) if world.own else world.now
 
     def _hold(self, pair: tuple[str, str], state: HoldState | None) -> None:
         if state is None:
             self.holding.pop(pair, None)
+            self.clocks.pop(pair, None)
         else:
             self.holding[pair] = state
 
@@ -494,7 +575,7 @@ class _State:
         return self.relation.id not in event.values("relation")
 
     def _is_silent(self, known: LatestReport, world: RelationView) -> bool:
-        return self._deadline(known) < world.now
+        return self._deadline(known) < world.clock_of(known.event.entity)
 
     def _deadline(self, known: LatestReport) -> int:
         return deadline(known.heard, self.lifecycle.time_to_live)
@@ -538,12 +619,20 @@ class _State:
     def expired(self, world: RelationView) -> Iterator[Transition]:
         """What has lasted long enough by the clock, and whose entities have been silent for too long."""
         for pair, held in list(self.holding.items()):
-            silent = self._silence(pair, world)
-            after, told = self.lifecycle.passed(held, silent, world.now)
+            silent = self._silent_after(pair, world)
+            after, told = self.lifecycle.lapsed(held, silent, self._now(pair, world))
             for detect in told:
-                time = held.due if detect == "dwell" else silent
+                time = held.due if detect == "dwell" or silent is None else silent
                 yield self._tell(detect, pair, held, FALLS_SILENT, world, time=time, phase=EXPIRED)
             self._hold(pair, after)
+
+    def _silent_after(self, pair: tuple[str, str], world: RelationView) -> int | None:
+        """The clock through which silence let something hold, where that is over by it."""
+        if not world.own or not pair[1]:
+            silent = self._silence(pair, world)
+            return silent if silent < world.now else None
+        over = [self._deadline(world.known[entity]) for entity in pair if self._is_silent(world.known[entity], world)]
+        return min(over, default=None)
 
     def next_due(self, world: RelationView) -> int:
         """The clock at which something is told though nothing is reported."""

@@ -79,9 +79,15 @@ class Lifecycle:
 
         Silence lets it hold through `silent_after`: what fell silent first has not lasted, though its time has come.
         """
+        return self.lapsed(held, silent_after if silent_after < now else None, now)
+
+    def lapsed(self, held: HoldState, silent_after: int | None, now: int) -> tuple[HoldState | None, list[Detection]]:
+        """The same where who falls silent has another clock than what lasts, which has come to `now`: `silent_after` is
+        None where nobody is silent.
+        """
+        if silent_after is None:
+            return self.lasted(held, now)
         held, found = self.lasted(held, min(silent_after, now))
-        if silent_after >= now:
-            return held, found
         after, ended = self.evaluated(held, FALLS_SILENT, NEVER, NEVER)
         return after, [*found, ended] if ended else found
 

@@ -1,7 +1,8 @@
 """Zones one event at a time: the plain reference (semantics §7), and what explains one entity.
 
 Every watched position is held against every zone. Of each entity its newest report counts; one of an earlier moment
-came late and changes nothing, nor does one without a place, nor one in other coordinates than the zones'.
+came late and changes nothing, nor does one without a place, nor one in other coordinates than the zones'. An entity
+falls silent by the clock of the channel of its newest report, and lasts by that of the one with which it began.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from nearcast.model.arrays import Floats, Integers
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.model.zone import Zone, ZoneDetection, ZoneLayer
-from nearcast.relations.plain import LatestReport
+from nearcast.relations.plain import NONE_OWN, LatestReport, OwnClocks
 from nearcast.relations.reports import micros_of, moment_of
 from nearcast.relations.transition_events import CAUSED, EXPIRED, OVERDUE
 from nearcast.relations.transitions import (
@@ -32,6 +33,7 @@ from nearcast.relations.transitions import (
     deadline,
 )
 from nearcast.state.lateness import NEVER
+from nearcast.state.stream_clocks import SHARED_NAME
 from nearcast.zones.presence import lifecycle_of
 from nearcast.zones.zone_index import ZoneIndex
 from nearcast.zones.zone_transitions import ZoneReason, ZoneTransition
@@ -51,6 +53,8 @@ class PlainLayer:
     layer: ZoneLayer
     sequence: int
     held: dict[tuple[str, str], HoldState] = field(default_factory=dict)
+    clocks: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    """By the clock of which channel that lasts."""
     lifecycle: Lifecycle = field(init=False)
     shapes: ZoneIndex = field(init=False)
 
@@ -101,10 +105,13 @@ class PlainLayer:
 
 
 class PlainZones:
-    """Layers of zones over events, one by one; `known` are the newest reports, by entity."""
+    """Layers of zones over events, one by one; `known` are the newest reports, by entity. `now` is how far the shared
+    clock has come, `own` those of channels that have one of their own.
+    """
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.now = NEVER
+        self.own: dict[str, int] = {}
         self.known: dict[str, LatestReport] = {}
         self.layers: dict[str, PlainLayer] = {}
         self.limits = limits or Limits()
@@ -117,19 +124,35 @@ class PlainZones:
 
     def report(self, event: Event) -> list[ZoneTransition]:
         """What a report changes, and the time that it brings."""
-        found = self.pass_time(micros_of(event.moment))
+        moment, channel = micros_of(event.moment), event.channel or SHARED_NAME
+        found = self.pass_time(NEVER, {channel: moment}) if channel in self.own else self.pass_time(moment)
         known = self.known.get(event.entity)
         if known is not None and _is_older(event, known.event):
             return found
-        moment = micros_of(event.moment)
-        self.known[event.entity] = LatestReport(event, self.now if moment == NEVER else moment)
+        self.known[event.entity] = LatestReport(event, self._clock(event.channel) if moment == NEVER else moment)
         for layer in self.layers.values():
             found += self._reported(layer, event, moment)
         return found
 
-    def pass_time(self, now: int) -> list[ZoneTransition]:
-        """What changes as the clock comes to `now`."""
+    def _clock(self, channel: str | None) -> int:
+        """How far the clock has come by which the events of a channel go."""
+        return self.own.get(channel or SHARED_NAME, self.now)
+
+    def clock_of(self, entity: str) -> int:
+        """How far the clock has come by which an entity goes; the shared one where it was not heard of."""
+        known = self.known.get(entity)
+        return self._clock(known.event.channel if known else None)
+
+    def set_clocks(self, own: OwnClocks, now: int) -> None:
+        """Goes on by other clocks, as those of the channels of entities' newest reports are now."""
+        self.own, self.now = dict(own), now
+        for layer in self.layers.values():
+            layer.clocks = {pair: self.known[pair[0]].event.channel for pair in layer.held}
+
+    def pass_time(self, now: int, own: OwnClocks = NONE_OWN) -> list[ZoneTransition]:
+        """What changes as the shared clock comes to `now`, and those that channels have of their own to `own`."""
         self.now = max(self.now, now)
+        self.own = {name: max(value, own.get(name, NEVER)) for name, value in self.own.items()}
         return [one for layer in self.layers.values() for one in self._expired(layer)]
 
     def silent_after(self, layer: PlainLayer, entity: str) -> int:
@@ -139,7 +162,8 @@ class PlainZones:
     def _expired(self, layer: PlainLayer) -> Iterator[ZoneTransition]:
         for (entity, zone), held in list(layer.held.items()):
             silent = self.silent_after(layer, entity)
-            after, told = layer.lifecycle.passed(held, silent, self.now)
+            now, lasting = self.clock_of(entity), self._clock(layer.clocks.get((entity, zone)))
+            after, told = layer.lifecycle.lapsed(held, silent if silent < now else None, lasting)
             for detect in told:
                 time = held.due if detect == "dwell" else silent
                 transition = self._tell(layer, detect, entity, zone, held, FALLS_SILENT)
@@ -149,7 +173,7 @@ class PlainZones:
     def _reported(self, layer: PlainLayer, event: Event, moment: int) -> Iterator[ZoneTransition]:
         if event.place is None:
             return
-        watched = layer.watches(event) and self.silent_after(layer, event.entity) >= self.now
+        watched = layer.watches(event) and self.silent_after(layer, event.entity) >= self.clock_of(event.entity)
         measured = watched and layer.measured(event)
         inside = layer.inside(event, self.limits) if measured else []
         for zone in [*inside, *(zone for one, zone in layer.held if one == event.entity and zone not in inside)]:
@@ -175,15 +199,17 @@ class PlainZones:
     def _evaluated(
         self, layer: PlainLayer, entity: str, zone: str, effect: int, moment: int, present: bool = False
     ) -> Iterator[ZoneTransition]:
-        before = layer.held.get((entity, zone))
-        began = self.now if present or moment == NEVER else moment
+        before, now = layer.held.get((entity, zone)), self.clock_of(entity)
+        began = now if present or moment == NEVER else moment
+        moment = min(moment, now) if present and NEVER not in (moment, now) else moment
         after, detect = layer.lifecycle.evaluated(before, effect, began, moment)
         state = before or after
         if detect and state:
             yield self._tell(layer, detect, entity, zone, state, effect, present)
         if after and not before:
             due = after.due
-            after, told = layer.lifecycle.lasted(after, self.now)
+            layer.clocks[entity, zone] = self.known[entity].event.channel
+            after, told = layer.lifecycle.lasted(after, now)
             for one in told:
                 transition = self._tell(layer, one, entity, zone, after, UNCHANGED)
                 yield replace(transition, time=moment_of(due), phase=OVERDUE)
@@ -239,14 +265,15 @@ class PlainZones:
             event = self.known[entity].event
             known = zone in fresh and self._is_watched(own, entity) and zone not in own.inside(event, self.limits)
             if known and own.beyond(zone, event, self.limits) is True:
-                state = own.held.pop((entity, zone))
+                state = own.held[entity, zone]
+                _hold(own, entity, zone, None)
                 if own.lifecycle.evaluated(state, REMOVED, NEVER, NEVER)[1]:
                     told.append(self._tell(own, "exit", entity, zone, state, FAILS, reason="changed"))
         return [*told, *self._present(own, fresh, moment)]
 
     def _is_watched(self, layer: PlainLayer, entity: str) -> bool:
         event = self.known[entity].event
-        alive = self.silent_after(layer, entity) >= self.now
+        alive = self.silent_after(layer, entity) >= self.clock_of(entity)
         return alive and layer.measured(event) and layer.watches(event)
 
     def _present(self, layer: PlainLayer, zones: Mapping[str, Zone], moment: int) -> Iterator[ZoneTransition]:
@@ -260,6 +287,7 @@ class PlainZones:
 def _hold(layer: PlainLayer, entity: str, zone: str, state: HoldState | None) -> None:
     if state is None:
         layer.held.pop((entity, zone), None)
+        layer.clocks.pop((entity, zone), None)
     else:
         layer.held[entity, zone] = state
 
