@@ -188,3 +188,13 @@ def test_what_waits_is_bounded(most: int, early: int) -> None:
         scopes = Scopes()
         events_told(scopes, story[:6], [cut for cut in cuts if cut < 6], limits)
         assert early == scopes.early
+
+
+@pytest.mark.parametrize("cuts", [[], [3], [5], [7], [3, 5, 7]])
+def test_what_is_defined_anew_does_not_rest_on_what_was_before(cuts: list[int]) -> None:
+    """Nor on ticks that nobody of its lateness heard, nor on where the journal is cut."""
+    twice = [late(defined("r1")), late(defined("r1", detect=["enter"]))]
+    first = [defined("r2"), report("a", 0, second=-30), report("b", 5, second=-29), twice[0]]
+    story = [*first, ClockTick(at(-20)), RelationRemoval("r1"), ClockTick(at(-10)), twice[1]]
+    told = [one for one in events_told(Scopes(), story, cuts) if "r1" in one.values("relation")]
+    assert [at(-29), at(-29)] == [one.time for one in told if "enter" in one.values("detect")]

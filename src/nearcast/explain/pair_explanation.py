@@ -59,8 +59,7 @@ class PairStep:
     """What happened at a position: a change, a report of one of the two, or only that an event brought a time: its
     moment, in microseconds since 1970, its entry node and its channel.
 
-    `newest` gives the newest events of all entities then at an entry node, or at any: for settings, by which channels
-    may get clocks of their own.
+    `newest` gives the newest events of all entities then at an entry node, or at any: new clocks begin with these.
     """
 
     position: int
@@ -198,8 +197,8 @@ class _PairPast:
         self._lane: Lane | None = None
         self._relations = EventwiseRelations()
         self._position = 0
-        # Of all that came at the node; by events alone, as a lane begins; and as this lane has it.
-        self._clocks, self._brought, self._lane_clocks = StepClocks(), StepClocks(), StepClocks()
+        # As all has it that came at the node, and as this lane has it.
+        self._clocks, self._lane_clocks = StepClocks(), StepClocks()
         self._clock = NEVER
         self._heard: dict[str, LatestReport] = {}
         self._waiting: list[tuple[int, int, Event]] = []
@@ -228,13 +227,13 @@ class _PairPast:
                 self._define(relation, step)
             case RelationRemoval(self.id):
                 self._note(self._relations.end(self.id))
-                self._go_to(self._lane_of_others())
+                self._go_to(self._lane_of_others(), step)
             case RelationChange(relation):
                 self.others[relation.id] = relation
-                self._go_on()
+                self._go_on(step)
             case RelationRemoval(id):
                 self.others.pop(id, None)
-                self._go_on()
+                self._go_on(step)
             case ClientChange() | ClientRemoval() as change:
                 self._relations.note_lists(change)
             case SettingsChange(settings):
@@ -243,7 +242,7 @@ class _PairPast:
 
     def _report(self, step: PairStep) -> None:
         """An event came, perhaps a report of one of the two."""
-        for clocks in (self._clocks, self._brought, self._lane_clocks):
+        for clocks in (self._clocks, self._lane_clocks):
             clocks.follow_event(step.channel, step.moment)
         event = step.happened
         if not isinstance(event, Event):
@@ -289,7 +288,7 @@ class _PairPast:
         if self.relation == relation:
             return
         self._note(self._relations.end(self.id))
-        self._go_to(self._lane_of(relation))
+        self._go_to(self._lane_of(relation), step)
         moment = moment_of(step.moment)
         now = self._relations.now if self._lateness else self._lane_clocks.greatest
         self._note(self._relations.define(relation, 0, cause_at(Cause(step.position, moment, moment), now)))
@@ -302,20 +301,22 @@ class _PairPast:
         own = None if self._last is None else self._lane_of(self._last)
         return own if any(self._lane_of(one) == own for one in self.others.values()) else None
 
-    def _go_on(self) -> None:
+    def _go_on(self, step: PairStep) -> None:
         """Other relations came, or went: while this one is not there they have its lane."""
         if self.relation is None:
-            self._go_to(self._lane_of_others())
+            self._go_to(self._lane_of_others(), step)
 
-    def _go_to(self, lane: Lane | None) -> None:
+    def _go_to(self, lane: Lane | None, step: PairStep) -> None:
         """Goes on in a lane, which begins if it is not the one that there is."""
         if lane == self._lane:
             return
         self._lane, self._waiting, before = lane, [], self._relations
         self._relations = EventwiseRelations()
         self._relations.limits, self._relations.lists = before.limits, before.lists
-        # The relations of all nodes that await nothing hear of ticks also while there are none.
-        self._lane_clocks = (self._clocks if lane is None or lane[:2] == (None, 0) else self._brought).copy()
+        # The relations of all nodes that await nothing follow the clocks also while there are none.
+        following = lane is None or lane[:2] == (None, 0)
+        channels, newest = self._clocks.channels, self._newest(step)
+        self._lane_clocks = self._clocks.copy() if following else StepClocks.of_newest(channels, newest)
         if self._lateness:
             self._clock = self._relations.now = self._lane_clocks.slowest(self._names())
             self._relations.known = {name: one for name, one in self._heard.items() if self._awaits(one.event)}
@@ -325,19 +326,22 @@ class _PairPast:
 
     def _set_channels(self, channels: Sequence[Channel], step: PairStep) -> None:
         """Goes on by the clocks of other channels."""
-        newest = None if step.newest is None else partial(step.newest, self._node)
-        changed = [one.redefine(channels, newest) for one in (self._clocks, self._brought, self._lane_clocks)]
+        changed = [one.redefine(channels, self._newest(step)) for one in (self._clocks, self._lane_clocks)]
         relation = self.relation
         if not any(changed) or self._lane is None:
             return
         if not self._lateness:
             self._relations.set_clocks(self._lane_clocks.own, self._lane_clocks.shared)
         elif relation is None:
-            self._go_on()
+            self._go_on(step)
         elif self._lane_of(relation) != self._lane:
             # Where it goes by other clocks it begins anew.
             self._note(self._relations.end(self.id))
             self._define(relation, step)
+
+    def _newest(self, step: PairStep) -> Callable[[], pa.Table] | None:
+        """Gives the newest events of all entities at the node."""
+        return None if step.newest is None else partial(step.newest, self._node)
 
     def _note(self, told: Iterable[Transition]) -> None:
         self._told.extend((self._position, one) for one in told)

@@ -23,6 +23,14 @@ class StepClocks:
         self.channels = tuple(channels)
         self._values = StreamClocks(channels).by_name
 
+    @staticmethod
+    def of_newest(channels: Sequence[Channel], newest: Callable[[], pa.Table] | None) -> StepClocks:
+        """As far as the newest events of all entities bring them."""
+        clocks, found = StreamClocks(channels), StepClocks(channels)
+        clocks.follow_events(newest() if newest is not None else EVENTS.empty_table())
+        found._values = clocks.by_name
+        return found
+
     def copy(self) -> StepClocks:
         """Others that go on by themselves."""
         found = StepClocks(self.channels)

@@ -104,7 +104,7 @@ class _ZonePast:
         self._layer = layer
         self._position = 0
         self._layers = bool(registry.zones)
-        self._clocks, self._brought = (StepClocks(registry.settings.channels) for _ in range(2))
+        self._clocks = StepClocks(registry.settings.channels)
         self.plain.set_clocks(self._clocks.own, self._clocks.shared)
         self._told: deque[tuple[int, ZoneTransition]] = deque(maxlen=LAST_TOLD)
         if layer in registry.zones:
@@ -116,7 +116,6 @@ class _ZonePast:
         match step.happened:
             case Event() | None:
                 self._clocks.follow_event(step.channel, step.moment)
-                self._brought.follow_event(step.channel, step.moment)
                 self._pass()
                 self._note(self.plain.report(step.happened) if step.happened else ())
             case ClockTick() as tick:
@@ -131,17 +130,16 @@ class _ZonePast:
     def _change(self, step: PairStep, change: Change) -> None:
         # The reader of the steps has folded it into the registry.
         first, self._layers = not self._layers, bool(self.registry.zones)
+        newest = None if step.newest is None else partial(step.newest, None)
         if first and self._layers:
             # While there are no layers nothing hears of ticks.
-            self._clocks = self._brought.copy()
+            self._clocks = StepClocks.of_newest(self._clocks.channels, newest)
             self.plain.set_clocks(self._clocks.own, self._clocks.shared)
         now = min(step.moment, self._clocks.greatest) if step.moment != NEVER else self._clocks.greatest
         match change:
             case SettingsChange(settings):
                 self.plain.limits = settings.limits
-                newest = None if step.newest is None else partial(step.newest, None)
-                changed = [one.redefine(settings.channels, newest) for one in (self._clocks, self._brought)]
-                if any(changed):
+                if self._clocks.redefine(settings.channels, newest):
                     self.plain.set_clocks(self._clocks.own, self._clocks.shared)
             case ZoneRuleChange() | ZoneShapesChange():
                 id = change.rule.id if isinstance(change, ZoneRuleChange) else change.layer

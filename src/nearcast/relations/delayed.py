@@ -50,7 +50,7 @@ class EvaluatedRelations(Protocol):
         """Forgets entities."""
 
     def begin_at(self, clock: int) -> None:
-        """Goes on to a clock, before the first relation is defined."""
+        """Begins with a clock, before the first relation is defined."""
 
 
 S = TypeVar("S", bound=EvaluatedRelations)
@@ -72,6 +72,7 @@ class DelayedRelations(Generic[S]):
 
     def _clear(self) -> None:
         self._clock = self._passed = NEVER
+        self._clocks = self._clocks.with_values({})
         self._held = EVENTS.empty_table()
         self._moments = np.zeros(0, np.int64)
         self._counted = Repository()
@@ -112,7 +113,9 @@ class DelayedRelations(Generic[S]):
 
     def _begin(self, stage_input: StageInput, before: pa.Table) -> None:
         """Takes what is known when the first relation is defined, `before` being the events of the batch until then."""
-        self._counted = Repository(stage_input.repository.newest())
+        known = stage_input.repository.newest()
+        # What was derived is there too, and no entity of the world; nor is it there yet where it is of this batch.
+        self._counted = Repository(known.filter(pc.equal(known.column("part"), 0)))
         self._counted.fold_events(before)
         newest = self._counted.newest()
         self._clocks.follow_events(newest)

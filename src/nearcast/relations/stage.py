@@ -121,8 +121,9 @@ class RelationStage:
         return bool(self._relations)
 
     def begin_at(self, clock: int) -> None:
-        """Goes on to a clock at which the first relation is defined, of one that does not go `by_channel`."""
-        self._clocks.set_to(StreamClocks.alone(clock).values)
+        """Begins with a clock at which the first relation is defined, of one that does not go `by_channel`."""
+        # Not where another one left it that was before.
+        self._clocks = StreamClocks.alone(clock)
 
     @property
     def relations(self) -> Sequence[Relation]:
@@ -164,6 +165,9 @@ class RelationStage:
                 continue
             newest = partial(self._newest, stage_input.repository, events, done)
             if not self._relations:
+                if node is not None:
+                    # A local one begins by what came to its node, whether or not there were others before.
+                    self._clocks = self._clocks.with_values({})
                 self._begin(change, newest)
             cause = cause_at(Cause(position, moment, moment), self._clocks.greatest)
             try:
