@@ -79,7 +79,7 @@ KEPT: dict[str, tuple[object, str, str]] = {
     ),
     "IndexedReadingWindows": (IndexedReadingWindows(), "_windows", "spans limits beyond total _swept"),
     "PairAdmission": (PairAdmission(), "crowded rooms", ""),
-    "PairRules": (PairRules(), "by_id filters", "all open general columns _numbers"),
+    "PairRules": (PairRules(), "by_id filters", "all open general over_time columns _numbers"),
     "GatheringStates": (GatheringStates(EntityTable()), "by_id _listed _known", "_indices _flags limits excess"),
     "EventwiseRelations": (EventwiseRelations(), "now known _states", "own lists limits excess windows _spans"),
     "EntityTable": (EntityTable(), "names columns", "numbers"),
