@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.benchmarks.test_benchmarks_run import IN_SESSION, WIDTH, check_printed
+from tests.benchmarks.test_benchmarks_run import IN_SESSION, check_here
 
 pytestmark = pytest.mark.spark
 
@@ -18,7 +15,4 @@ def test_a_benchmark_runs_in_a_session(
     name: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """As its command does, small."""
-    monkeypatch.setenv("COLUMNS", str(WIDTH))
-    monkeypatch.setattr(sys, "argv", [name, *IN_SESSION[name].split()])
-    importlib.import_module(f"benchmarks.{name}").main()
-    check_printed(capfd.readouterr().out)
+    check_here(name, IN_SESSION[name], monkeypatch, capfd)

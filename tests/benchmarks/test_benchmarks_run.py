@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import subprocess
 import sys
@@ -17,19 +19,22 @@ ROOT = Path(__file__).parents[2]
 HELPERS = {"untuned"}
 """Modules with a `main` of their own that others start."""
 
-QUICK = {
+HERE = {
     "changing": "--subscriptions 300 --replaced 20 --events 500 --rounds 1",
-    "journal_retention": "0.2 4 50",
-    "journals": "--calls 3",
     "leases": "--subjects 4 --rounds 3 --publishers 2 --pause 0.02",
-    "matching": "--filters 100 --events 500 --batch 64 --work W1 --no-clips",
     "nearby": "--receivers 500 --batch 64",
-    "posts": "--events 4 --rounds 1",
     "routing": "--subscriptions 200",
     "situations": "--rules 20 --counts 4 --sensors 100 --rate 100 --seconds 2 --no-spark",
-    "startup": "--rounds 1",
-    "zones": "--zones 50 --entities 40 --seconds 2 --batch 30 --replayed 60",
     "suppression": "--subjects 20 --rounds 5 --subscriptions 100",
+    "zones": "--zones 50 --entities 40 --seconds 2 --batch 30 --replayed 60",
+}
+"""Those that do all in one process, which is the one of the tests: a new one takes seconds only to start."""
+QUICK = {
+    "journal_retention": "0.2 4 50",
+    "journals": "--calls 3",
+    "matching": "--filters 100 --events 500 --batch 64 --work W1 --no-clips",
+    "posts": "--events 4 --rounds 1",
+    "startup": "--rounds 1",
 }
 IN_SESSION = {
     "carried": "--events 2000 --filters 50 --rounds 1",
@@ -53,12 +58,18 @@ WIDTH = 80
 def test_every_benchmark_is_run() -> None:
     """Whatever has a command line is in one of the lists above."""
     found = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if '"__main__"' in path.read_text()}
-    assert found - HELPERS == {name.partition(" ")[0] for name in QUICK.keys() | IN_SESSION.keys() | ON_SPARK.keys()}
+    assert found - HELPERS == {name.partition(" ")[0] for name in HERE | QUICK | IN_SESSION | ON_SPARK}
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_a_benchmark_runs_here(name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """In seconds, with small numbers."""
+    check_here(name, HERE[name], monkeypatch, capfd)
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_benchmark_runs(name: str) -> None:
-    """In seconds, with small numbers."""
+    """The same for those that start other processes, or measure their own."""
     if name == "matching":
         shared("tools/matching_workload.py")
     check(name, QUICK[name])
@@ -69,6 +80,18 @@ def test_a_benchmark_runs(name: str) -> None:
 def test_a_benchmark_on_spark_runs(name: str) -> None:
     """The same for those that start a Spark of their own."""
     check(name.partition(" ")[0], ON_SPARK[name])
+
+
+def check_here(name: str, options: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """A benchmark does in this process what its command does."""
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    monkeypatch.setattr(sys, "argv", [name, *options.split()])
+    thresholds = gc.get_threshold()
+    try:
+        importlib.import_module(f"benchmarks.{name}").main()
+    finally:
+        gc.set_threshold(*thresholds)
+    check_printed(capfd.readouterr().out)
 
 
 def check(name: str, options: str) -> None:

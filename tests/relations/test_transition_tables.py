@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pyarrow as pa
@@ -29,17 +29,23 @@ places = st.tuples(st.sampled_from([NOWHERE, PLANAR, PLANAR, GEOGRAPHIC, GEOGRAP
 far = st.tuples(st.just(PLANAR), st.sampled_from([1e16, 1e200, -1e308]), st.floats(-1e9, 1e9), height)
 
 
+name_sets = st.sets(st.sampled_from(NAMES), min_size=1).map(sorted)
+place_lists = st.lists(st.one_of(places, places, places, far), min_size=1, max_size=4)
+heads = st.sampled_from([*product(range(4), range(3), range(3), range(3))])
+pairs = st.tuples(*[st.integers(0, len(NAMES) - 1)] * 2, *[st.integers(0, 3)] * 2)
+ends = st.tuples(micros, st.integers(-1, 2), st.just(NEVER) | micros, st.booleans())
+row_lists = st.lists(st.tuples(heads, pairs, ends), max_size=12)
+"""Rows as they are for as many names and places as there can be, and for relations that are numbered from 0 on."""
+
+
 @st.composite
 def told(draw: st.DrawFn, sequences: int = 0) -> ToldPairs:
     """Things told of pairs of relations that are numbered from somewhere on."""
-    names = sorted(draw(st.sets(st.sampled_from(NAMES), min_size=1)))
-    there = draw(st.lists(st.one_of(places, places, places, far), min_size=1, max_size=4))
-    name, place = st.integers(0, len(names) - 1), st.integers(0, len(there) - 1)
-    one = st.tuples(
-        *(st.integers(0, 3), st.integers(0, 2), st.integers(sequences, sequences + 2), st.integers(0, 2)),
-        *(name, name, place, place, micros, st.integers(-1, 2), st.just(NEVER) | micros, st.booleans()),
-    )
-    rows = draw(st.lists(one, max_size=12))
+    names, there = draw(name_sets), draw(place_lists)
+    rows = [
+        (row, phase, sequences + of, detect, a % len(names), b % len(names), at % len(there), to % len(there), *end)
+        for (row, phase, of, detect), (a, b, at, to), end in draw(row_lists)
+    ]
     columns = zip(*rows, strict=True) if rows else ([] for _ in COLUMNS)
     kinds = (np.bool_ if column == "present" else np.int64 for column in COLUMNS)
     kind, *numbers = zip(*there, strict=True)

@@ -24,6 +24,9 @@ from nearcast.suppression.ingest_filter import IngestFilter
 from tests.server.conftest import LOOK, Running, run, running, until
 from tests.server.test_entrance import Stages, moved, related, walk
 
+PATIENT = ServerLimits(lease_seconds=60.0)
+"""Leases last though publishers are held up."""
+
 
 async def heard(server: Running, stages: Stages) -> None:
     """Lets the stages decide, and the server hear of it and lend what it can."""
@@ -35,7 +38,7 @@ async def heard(server: Running, stages: Stages) -> None:
 
 async def told(suppress: bool, steps: int) -> tuple[list[dict[str, Any]], int, int]:
     """What is told of a walk of two, each with a publisher of its own; what was posted, what stayed with them."""
-    async with related(True) as (server, stages):
+    async with related(True, limits=PATIENT) as (server, stages):
         publishers = {who: server.publisher(suppress=suppress) for who in "ab"}
         held = 0
         for event in walk(steps):
@@ -89,7 +92,7 @@ def test_what_is_kept_goes_before_what_leaves_the_other_guard() -> None:
     """And before a definition; until then nothing is sent."""
 
     async def test() -> None:
-        async with related(True) as (server, stages), server.publisher(suppress=True) as a:
+        async with related(True, limits=PATIENT) as (server, stages), server.publisher(suppress=True) as a:
             b = server.publisher(suppress=True)
             await lent(server, stages, a, b)
             before, posted = ids(server), a.requests
@@ -139,8 +142,7 @@ def test_what_is_kept_goes_when_the_connection_is_lost() -> None:
     """At once; nobody has to wait, and with the next connection it is held back again."""
 
     async def test() -> None:
-        limits = ServerLimits(lease_seconds=60.0)
-        async with related(True, limits=limits) as (server, stages), server.publisher(suppress=True) as a:
+        async with related(True, limits=PATIENT) as (server, stages), server.publisher(suppress=True) as a:
             b = server.publisher(suppress=True)
             await lent(server, stages, a, b)
             assert {0} == (await a.publish([moved(4, "a", 1.0)])).held
@@ -164,7 +166,7 @@ def test_a_subject_of_two_publishers_is_not_lent() -> None:
     """What the one keeps goes before what the other sends, and then nothing is kept."""
 
     async def test() -> None:
-        async with related(True) as (server, stages), server.publisher(suppress=True) as a:
+        async with related(True, limits=PATIENT) as (server, stages), server.publisher(suppress=True) as a:
             b = server.publisher(suppress=True)
             await lent(server, stages, a, b)
             assert {0} == (await a.publish([moved(4, "a", 1.0)])).held
@@ -183,7 +185,7 @@ def test_what_is_wanted_is_sent() -> None:
     """However well the guards permit it."""
 
     async def test() -> None:
-        async with related(True) as (server, stages), server.publisher(suppress=True) as a:
+        async with related(True, limits=PATIENT) as (server, stages), server.publisher(suppress=True) as a:
             await server.declare("ann", filter="type = 'car' AND subject = 'a'")
             async with server.publisher(suppress=True) as b:
                 for number in range(6):
@@ -253,7 +255,7 @@ def test_standings_that_cannot_be_read_are_read_with_the_next_look() -> None:
 
     async def test() -> None:
         journal = Failing()
-        async with related(True) as (server, stages), server.publisher() as publisher:
+        async with related(True, limits=PATIENT) as (server, stages), server.publisher() as publisher:
             await publisher.publish([moved(1, "a", 0.0), moved(2, "b", 30.0)])
             stages.decide()
             rows = server.journal.read("source filters", 0, 10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -42,20 +43,28 @@ values = st.recursive(plain, lambda own: st.lists(own, max_size=2) | st.dictiona
 properties = st.one_of(st.just({}), st.dictionaries(st.sampled_from([*NAMES, "id", "data.x"]), values, max_size=4))
 
 
+name_sets = st.sets(st.sampled_from(NAMES), min_size=1).map(sorted)
+area_names = st.lists(st.sampled_from([one for one in NAMES if one]), min_size=1, max_size=4, unique=True)
+place_lists = st.lists(places, min_size=1, max_size=4)
+heads = st.sampled_from([*product(range(4), range(3), range(3), range(5))])
+whereabouts = st.tuples(st.integers(0, len(NAMES) - 1), st.none() | st.integers(0, 3), st.integers(0, 3))
+ends = st.tuples(micros, st.integers(NO_REASON, 3), st.just(NEVER) | micros, st.booleans())
+row_lists = st.lists(st.tuples(heads, whereabouts, ends), max_size=12)
+"""Rows as they are for as many names, areas and places as there can be, and for layers that are numbered from 0 on."""
+
+
 @st.composite
 def told(draw: st.DrawFn, sequences: int = 0) -> ToldZones:
     """Things told by layers that are numbered from somewhere on."""
-    names = sorted(draw(st.sets(st.sampled_from(NAMES), min_size=1)))
-    named = draw(st.lists(st.sampled_from([one for one in NAMES if one]), min_size=1, max_size=4, unique=True))
-    areas = [Zone("layer", name, "{}", orjson.dumps(draw(properties)).decode()) for name in named]
-    there = draw(st.lists(places, min_size=1, max_size=4))
-    name, area, place = (st.integers(0, len(one) - 1) for one in (names, areas, there))
-    one = st.tuples(
-        *(st.integers(0, 3), st.integers(0, 2), st.integers(sequences, sequences + 2), st.integers(0, 4)),
-        *(name, st.just(NO_ZONE) | area, place, micros, st.integers(NO_REASON, 3), st.just(NEVER) | micros),
-        st.booleans(),
-    )
-    rows = draw(st.lists(one, max_size=12))
+    names, there = draw(name_sets), draw(place_lists)
+    areas = [Zone("layer", name, "{}", orjson.dumps(draw(properties)).decode()) for name in draw(area_names)]
+    rows = [
+        (
+            *(row, phase, sequences + of, detect, name % len(names)),
+            *(NO_ZONE if area is None else area % len(areas), place % len(there), *end),
+        )
+        for (row, phase, of, detect), (name, area, place), end in draw(row_lists)
+    ]
     columns = zip(*rows, strict=True) if rows else ([] for _ in COLUMNS)
     kinds = (np.bool_ if column == "present" else np.int64 for column in COLUMNS)
     kind, *numbers = zip(*there, strict=True)
