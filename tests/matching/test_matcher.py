@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 from unittest.mock import patch
 
@@ -56,13 +57,6 @@ def surrounding(users: Timeline[str, Place], history: list[Event], filter: Filte
     return Environment(users, entities, previous)
 
 
-users = st.dictionaries(st.sampled_from(USERS[:2]), places).flatmap(
-    lambda base: st.lists(st.tuples(st.sampled_from(USERS[:2]), st.integers(1, 8), places), max_size=5).map(
-        lambda changes: make_track(base, changes)
-    )
-)
-
-
 def make_track(base: dict[str, Place], changes: list[tuple[str, int, Place]]) -> Timeline[str, Place]:
     track: Timeline[str, Place] = Timeline(base)
     for key, position, place in sorted(changes, key=lambda change: change[1]):
@@ -70,10 +64,18 @@ def make_track(base: dict[str, Place], changes: list[tuple[str, int, Place]]) ->
     return track
 
 
+names_and_positions = st.sampled_from([*product(USERS[:2], range(1, 9))])
+users = st.builds(
+    make_track,
+    st.dictionaries(st.sampled_from(USERS[:2]), places),
+    st.lists(st.builds(lambda at, place: (*at, place), names_and_positions, places), max_size=5),
+)
+
+
 @settings(max_examples=1500, deadline=None)
-@given(filters, st.data(), st.lists(events(), min_size=1, max_size=8), users)
+@given(filters, st.data(), st.lists(events(), min_size=1, max_size=8), users, st.sampled_from([1, 3, 1024]))
 def test_the_columnar_matcher_gives_the_level_of_the_plain_evaluator(
-    filter: Filter, data: st.DataObject, found: list[Event], users: Timeline[str, Place]
+    filter: Filter, data: st.DataObject, found: list[Event], users: Timeline[str, Place], together: int
 ) -> None:
     """Whatever the filter, the classes, the events and what is around them."""
     count = sum(1 for _ in atoms(filter))
@@ -84,7 +86,7 @@ def test_the_columnar_matcher_gives_the_level_of_the_plain_evaluator(
         for lane, event in enumerate(history)
         if (level := level_of(filter, classes, event, AsOf(users, history, event.position))) is not None
     }
-    with patch("nearcast.matching.bitset.LANES", data.draw(st.sampled_from([1, 3, 1024]))):
+    with patch("nearcast.matching.bitset.LANES", together):
         pairs = FilterMatcher([(filter, classes)]).match(to_table(history), surrounding(users, history, filter))
     assert expected == set(zip(pairs.lanes.tolist(), pairs.levels.tolist(), strict=True))
     assert len(expected) == len(pairs.lanes)
