@@ -53,6 +53,7 @@ def data(tmp_path: Path) -> Path:
         "outcome": "acknowledged",
         "priority": 0,
         "attempts": 1,
+        "early": True,
     }
     times = {"queued": NOON, "sent": NOON, "settled": NOON}
     journal.append("outcomes", pa.Table.from_pylist([{**outcome, **times}], OUTCOMES))
@@ -67,6 +68,7 @@ def test_what_happened_to_every_client(data: Path) -> None:
     assert result.output.startswith("event large of s, type t, about s, position 4\n")
     assert ann.startswith("client ann: selected by big, level 2, priority 0\n")
     assert "TRUE     class 2   size >= 10  (the value was 12)" in ann
+    assert "delivery: decided by the access server first, accepted" in ann
     assert "1 attempt, at last priority 0, acknowledged 2026-01-01T12:00:00.000Z" in ann
     assert "it waits, or was sent and is not acknowledged" in bob
 

@@ -23,7 +23,7 @@ from nearcast.model.changes import (
     SubscriptionChange,
     SubscriptionRemoval,
 )
-from nearcast.model.columns import DELIVERIES, EVENTS
+from nearcast.model.columns import DELIVERIES, EVENTS, are_control
 from nearcast.model.event import Event
 from nearcast.model.expression import Call, remembered
 from nearcast.model.filter import And, Atom, Entities, Filter, Not, Operator, Or, PlainNot, atoms, located_sides
@@ -38,6 +38,9 @@ from nearcast.state.repository import Repository
 
 OF_RECEIVERS = (SettingsChange, ClientChange, ClientRemoval, SubscriptionChange, SubscriptionRemoval)
 """The changes on which it rests who gets a published event."""
+
+OF_CLIENTS = (ClientChange, ClientRemoval)
+"""Those of them after which the filters are the same, but where they ask for readings of their receivers."""
 
 FALSE = Atom("type", Operator.IS_NULL, None)
 """An atom that never holds, as every event has a type."""
@@ -89,7 +92,7 @@ class EarlyDecider:
         before = decentralised(self.settings)
         for position, own in sorted(changes.items()):
             self._admit(position, own)
-        found = [self._of_batch(batch) for batch in self._batches(events, bool(changes))]
+        found = [self._of_batch(batch) for batch in self._batches(events)]
         positions = [position for one in found for position in one.positions]
         blocked, left = bool(self._blocking.ids), 0
         self._unsure.forget_ended()
@@ -102,17 +105,27 @@ class EarlyDecider:
         deliveries = pa.concat_tables([DELIVERIES.empty_table(), *(one.deliveries for one in found)])
         return EarlyDecisions(positions, deliveries, [each for one in found for each in one.unsure], left)
 
-    def _batches(self, events: pa.Table, changed: bool) -> Sequence[FoldedBatch]:
+    def _batches(self, events: pa.Table) -> Sequence[FoldedBatch]:
         """The events in batches, each with all that deciding it takes."""
-        if not changed:
+        if not self._changes:
             # What is known is as it was: nothing but definitions and clients counts here.
             return [replace(self._batch, events=events)]
-        found = [*self._known.fold(events, self._read)]
+        listed = [change for own in self._changes.values() for change in own]
+        if all(isinstance(one, OF_CLIENTS) for one in listed):
+            # Clients that move are common. No filter comes, so no index needs to know what events are like.
+            [clients] = self._fold(events.filter(are_control(events)))
+            found = [replace(clients, events=events)]
+        else:
+            found = self._fold(events)
         self._batch = found[-1].without_events()
+        self._changes.clear()
+        return found
+
+    def _fold(self, events: pa.Table) -> list[FoldedBatch]:
+        found = [*self._known.fold(events, self._read)]
         # What came is of no account for what comes: it is not asked for.
         self._known.repository, self._known.fallen_clocks = Repository(), FallenClocks()
         self._known.refusals.clear()
-        self._changes.clear()
         return found
 
     def _of_batch(self, batch: FoldedBatch) -> EarlyDecisions:
