@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from nearcast.client import Client
 from nearcast.journal.memory import MemoryJournal
 from nearcast.language.control_events import to_event
 from nearcast.model.changes import SettingsChange
@@ -16,6 +17,7 @@ from nearcast.server.config import ServerLimits
 from nearcast.server.sessions.outcomes import SettledCheckpoint, SettledMark
 from tests.server.conftest import Running, received, run, running, unit, until
 from tests.server.test_deliver import outcomes, waiting
+from tests.server.test_domain import knows, two
 
 SETTINGS = Settings(
     channels=(Channel("prompt", "planar", ("unit",), delivery="decentralised"), Channel("steady", "planar"))
@@ -96,6 +98,55 @@ def test_events_of_other_channels_and_filters_that_ask_of_others_wait_for_the_pi
             async with server.client("b") as client:
                 found = await received(client, 4)
             assert [first, steady, asked, last] == [one.position for one in found]
+
+    run(test)
+
+
+def test_clients_of_another_server_get_it_before_the_pipeline_decides_it_and_once() -> None:
+    """It entered at the one, and is decided at the other; the client goes to the first then, which does not send it."""
+
+    async def test() -> None:
+        async with two(journal=journal_of()) as (north, south):
+            await north.declare("a")
+            await knows(south, "a")
+            north.pipeline.decide()
+            async with Client([south.url, north.url], "a") as client:
+                await client.connected()
+                # Until then north does what is to be done for it, and who has the session is known at once.
+                await until(lambda: north.service.domain.places.of("a") is not None)
+                positions = await published(north, unit("e1"), unit("e2"))
+                assert positions == [one.position for one in await received(client, 2)]
+                await until(lambda: north.journal.end("outcomes") == 2)
+                await client.move_to(north.url)
+                [later] = await published(south, unit("e3"))
+                north.pipeline.decide()
+                assert [later] == [one.position for one in await received(client, 1)]
+                await until(lambda: north.journal.end("outcomes") == 3)
+            assert dict.fromkeys((*positions, later), "acknowledged") == outcomes(north)
+            for server in (north, south):
+                await until(lambda server=server: not server.service.session_manager.outstanding())
+                assert 0.0 == counted(server, "early_differences_total")
+
+    run(test)
+
+
+def test_a_client_that_is_removed_meanwhile_has_each_delivery_once() -> None:
+    """Its session is forgotten when the pipeline has decided what it had early."""
+
+    async def test() -> None:
+        async with running(journal_of()) as server:
+            await server.declare("a")
+            await decided(server)
+            [position] = await published(server, unit("e1"))
+            manager = server.service.session_manager
+            await manager.reached(position)
+            (await server.http.delete("/clients/a")).raise_for_status()
+            await until(lambda: server.journal.end("outcomes") == 1)
+            manager.prune()
+            await decided(server)
+            manager.prune()
+            assert "a" not in manager.sessions
+            assert {position: "unsubscribed"} == outcomes(server)
 
     run(test)
 

@@ -149,6 +149,11 @@ class DeliveryQueue:
         """Whether a delivery that the log is not known to have was inserted, or ended elsewhere."""
         return sequence in self._early or sequence in self._ended
 
+    @property
+    def unconfirmed(self) -> int:
+        """The last sequence that came early, or ended elsewhere, and that the log is not known to have; 0: none."""
+        return max((*self._early, *self._ended), default=0)
+
     def confirm(self, sequence: int) -> None:
         """Takes note that the log of deliveries has come to a delivery."""
         self.last = max(self.last, sequence)

@@ -534,7 +534,10 @@ class SessionManager:
         for id, session in list(self.sessions.items()):
             waiting = session.waiting
             owed = session.connection or waiting.waiting or waiting.in_flight
-            if not owed and id not in self.registry.clients:
+            if owed or id in self.registry.clients:
+                continue
+            # Of what ended early nothing may be queued once the log has it.
+            if position_of(waiting.unconfirmed) <= self.deliveries_through:
                 self.past.update(waiting.settled)
                 self.past["queued"] += waiting.queued
                 del self.sessions[id]
