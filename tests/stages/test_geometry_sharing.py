@@ -221,7 +221,7 @@ def test_no_more_is_compared_than_the_limit_allows() -> None:
     assert 300 == compared.call_count
     shared = geometry_sharing.fixed_spatial(nearcast.Filter(one)._tree for one in filters.values())
     table = to_table([Event("large", "zone", "city", attributes=(("geom", large),), position=1)])
-    for units, most in ((200_000, 40), (1_000_000, 150)):
+    for units, most in ((200_000, 60), (600_000, 150)):
         around = Environment(limits=Limits(event_geometry_work=units), spatial=shared)
         with patch.object(geometry_sharing, "truth_of", wraps=truth_of) as compared:
             geometry_sharing.match_within_budget(FilterMatcher(()).match, table, around)

@@ -25,8 +25,9 @@ import shapely
 import shapely.affinity
 
 from nearcast.geo.degrees_plane import within_in_plane
-from nearcast.geo.distance import LONGEST, SHORTEST, SLACK, Floats, geodesic, surely_beyond, unit_vectors
+from nearcast.geo.distance import LONGEST, SHORTEST, SLACK, Floats, geodesic, surely_beyond, surely_within, unit_vectors
 from nearcast.geo.geometry_work import (
+    BOTH,
     COMPARED,
     CORNER,
     MENDING,
@@ -62,8 +63,14 @@ PLAIN = 200
 ROUGH_EACH = 50
 """As many for each edge do of a geometry by itself."""
 
-STEP = 40
-"""Units of a pair of pieces whose distance is solved."""
+APART = 10_000
+"""Units of looking at how far two geometries are apart that do not meet, beside what rests on their corners."""
+
+FEW_PAIRS = 25_000
+"""Units of looking at the distances of edges, up to which all are counted."""
+
+STEP, ROUND = 40, 15_000
+"""Units of a pair of pieces whose distance is solved, and of solving some together."""
 
 ALLOWED = Limits().geometry_work
 
@@ -120,6 +127,14 @@ class Geometry:
         middle, radius = around(self.shape)
         ends = (np.array([end]) for end in middle or (0.0, 0.0))
         return unit_vectors(*ends)[0], math.inf if middle is None else radius
+
+    @cached_property
+    def edge_discs(self) -> tuple[Floats, Floats]:
+        """Of each edge and point its middle as a point of the unit sphere, shape (n, 3), and the metres that no point
+        of it is farther from there.
+        """
+        pieces = _pieces(self.shape)
+        return unit_vectors(*pieces.middle()), pieces.radius()
 
     @cached_property
     def edges(self) -> EdgeBoxes:
@@ -220,8 +235,9 @@ def _joined_parts(shape: shapely.Geometry, allowed: int) -> tuple[shapely.Geomet
     cost = MENDING * overlapping(parts[flat])
     if cost > allowed:
         return shape, cost
-    # A hundred squares within each other take GEOS seconds, as long as they are several.
-    whole = shapely.unary_union(parts[flat])
+    # A hundred squares within each other take GEOS seconds, as long as they are several; and so do ten thousand apart
+    # from each other where each is joined with all.
+    whole = shapely.disjoint_subset_union_all(parts[flat])
     return (shapely.GeometryCollection([whole, *parts[~flat]]) if not flat.all() else whole), cost
 
 
@@ -292,13 +308,13 @@ def comparing(function: str, a: Geometry, b: Geometry) -> int:
     """The units of work that comparing two geometries takes at most, about."""
     if a.corners * b.corners <= FEW:
         return PAIR * a.corners * b.corners
-    units = COMPARED * (a.corners + b.corners)
+    units = (a.corners + b.corners) // COMPARED
     parts, points, lines = a.counts
     others, theirs, beside = b.counts
     # Each point is held against each edge of lines; parts against parts.
     units += parts * others + (points * beside + theirs * lines) // 2
     if not (a.single or b.single):
-        units += PAIR * meeting(a.edges, b.edges, ROUGHLY)
+        units += BOTH + PAIR * meeting(a.edges, b.edges, ROUGHLY)
     if function not in TOUCHING:
         units += PAIR * (a.tangled + b.tangled)
     return units
@@ -312,13 +328,35 @@ def near(a: Geometry, b: Geometry, metres: float, work: GeometryWork) -> bool | 
         return None
     if surely_far(a, b, metres):
         return False
-    if not work.spend(comparing("S_INTERSECTS", a, b) + CORNER * (a.corners + b.corners)):
+    if not work.spend(comparing("S_INTERSECTS", a, b) + (a.corners + b.corners) // COMPARED):
         return None
     if a.planar or b.planar:
-        if not work.spend(_pairs(a.corners, b.corners)):
+        if not work.spend(CORNER * (a.corners + b.corners) + _pairs(a.corners, b.corners)):
             return None
         return metres >= 0 and bool(shapely.distance(a.shape, b.shape) <= metres)
-    return within(a.shape, b.shape, metres, work)
+    if metres < 0 or shapely.is_empty(a.shape) or shapely.is_empty(b.shape):
+        return False
+    if _meet(a.shape, b.shape):
+        return True
+    seen = _seen_by_edges(a, b, metres)
+    if seen is None and work.spend(CORNER * (a.corners + b.corners)):
+        return _within_apart(a.shape, b.shape, min(metres, ANYWHERE), work)
+    return seen
+
+
+def _seen_by_edges(a: Geometry, b: Geometry, metres: float) -> bool | None:
+    """Whether two geometries that do not meet are so near, as far as it takes no more than a look at the edges of the
+    larger, and at the circle around the other.
+    """
+    large, small = (a, b) if a.corners >= b.corners else (b, a)
+    (middles, radii), (middle, radius) = large.edge_discs, small.disc
+    apart = middles - middle
+    squares = (apart * apart).sum(axis=1)
+    # Middles of edges are points of it.
+    if small.single and bool((squares <= surely_within(metres)).any()):
+        return True
+    limits = (min(metres, ANYWHERE) + radius + radii) / SHORTEST
+    return False if bool((squares > limits * limits + COARSE).all()) else None
 
 
 def surely_far(a: Geometry, b: Geometry, metres: float) -> bool:
@@ -378,17 +416,30 @@ def within(a: shapely.Geometry, b: shapely.Geometry, metres: float, work: Geomet
     """
     if metres < 0 or shapely.is_empty(a) or shapely.is_empty(b):
         return False
-    metres, work = min(metres, ANYWHERE), work or GeometryWork()
-    if _meet(a, b):
-        return True
-    pieces, others = _reaching(_pieces(a), b, metres), _reaching(_pieces(b), a, metres)
-    if not work.spend(_pairs(len(pieces.x1), len(others.x1))):
+    return _meet(a, b) or _within_apart(a, b, min(metres, ANYWHERE), work or GeometryWork())
+
+
+def _within_apart(a: shapely.Geometry, b: shapely.Geometry, metres: float, work: GeometryWork) -> bool | None:
+    """The same of two that do not meet."""
+    corners = (int(shapely.get_num_coordinates(one)) for one in (a, b))
+    pieces = None
+    if (pairs := _pairs(*corners)) > FEW_PAIRS:
+        # Of large ones it is worth while to look which edges may be near at all.
+        pieces = _reaching_pieces(a, b, metres)
+        pairs = _pairs(*(len(one.x1) for one in pieces))
+    if not work.spend(APART + pairs):
         return None
-    if not (len(pieces.x1) and len(others.x1)):
-        return False
     # Mostly that is all; of thousands of edges it takes a hundredth of halving them.
     seen = within_in_plane(a, b, metres)
-    return _near(pieces, others, metres, work) if seen is None else seen
+    if seen is not None:
+        return seen
+    pieces = pieces or _reaching_pieces(a, b, metres)
+    return all(len(one.x1) for one in pieces) and _near(*pieces, metres, work)
+
+
+def _reaching_pieces(a: shapely.Geometry, b: shapely.Geometry, metres: float) -> tuple[Pieces, Pieces]:
+    """Of each of two geometries the pieces that may be so near to the other."""
+    return _reaching(_pieces(a), b, metres), _reaching(_pieces(b), a, metres)
 
 
 def _reaching(pieces: Pieces, other: shapely.Geometry, metres: float) -> Pieces:
@@ -432,7 +483,7 @@ def _near(a: Pieces, b: Pieces, metres: float, work: GeometryWork) -> bool | Non
     """Whether some pair of pieces is near, by halving the pairs that are not decided; None if there is no end of it."""
     left, right = _candidates(a, b, metres)
     while len(left.x1):
-        if not work.spend(STEP * len(left.x1)):
+        if not work.spend(ROUND + STEP * len(left.x1)):
             return None
         # The middles are points of both geometries, so one such pair proves it.
         distances = geodesic(*left.middle(), *right.middle())
