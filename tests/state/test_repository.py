@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from unittest.mock import patch
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,22 @@ def test_the_newest_event_of_every_entity_however_they_come(parts: list[list[Eve
     assert late_events == repository.late
     expected = sorted(event.position for event in newest.values())
     assert expected == [event.position for event in to_events(repository.newest())]
+
+
+@given(st.lists(st.lists(st.tuples(events(), st.integers(0, 1)), max_size=6), max_size=6), st.data())
+def test_what_there_is_of_all_entities_is_followed(parts: list[list[tuple[Event, int]]], data: st.DataObject) -> None:
+    """As if all were counted after each batch, also where an entity is derived by then, or forgotten."""
+    repository, position = Repository(), 0
+    for part in parts:
+        numbered = [replace(event, position=position + at, part=two) for at, (event, two) in enumerate(part, 1)]
+        position += len(part)
+        repository.fold_events(to_table(numbered))
+        ledger = repository._ledger
+        assert ledger.totals == ledger._totals_of(np.arange(len(ledger)))
+        assert (len(repository.newest()), ledger.totals.known) == (repository.entities, int(ledger.known.sum()))
+        if gone := data.draw(st.sets(st.sampled_from(sorted(ledger.numbers)))) if ledger.numbers else ():
+            repository.forget(gone)
+            assert repository._ledger.totals == repository._ledger._totals_of(np.arange(len(repository._ledger)))
 
 
 def _is_late(event: Event, newest: Event | None) -> bool:

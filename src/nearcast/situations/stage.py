@@ -195,6 +195,10 @@ class SituationStage:
         """A part of a table that begins at a row, in which rules go by the same clocks."""
         if not len(table):
             return
+        if not self._lanes.lanes:
+            # Without rules only the clocks go on.
+            self._lanes.follow_events(table, moments_of(table))
+            return
         own = [one._replace(row=one.row - start) for one in reported] if start else reported
         rows, heard = self._lanes.observed(table, own, moments_of(table))
         lanes = self._lanes.lanes

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,20 @@ SHARE = 10
 """So often within the age of entities it is looked whether one is too old."""
 
 
+@dataclass(slots=True)
+class LedgerTotals:
+    """How many entities there are and what their reports take, of all and of those that are not derived; and the latest
+    moment and position of the latter.
+    """
+
+    known: int = 0
+    bytes: int = 0
+    published: int = 0
+    published_bytes: int = 0
+    moment: int = NEVER
+    position: int = 0
+
+
 class EntityLedger:
     """Entities by number, each with the moment, the position and the size of its newest report, and whether it was
     derived.
@@ -43,6 +58,8 @@ class EntityLedger:
         self.numbers: dict[str, int] = {}
         self.late = 0
         self._columns = {name: np.full(ROOM, NEVER) for name in COLUMNS}
+        # Followed, for each batch asks for them, and there may be a million entities.
+        self.totals = LedgerTotals()
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -73,11 +90,42 @@ class EntityLedger:
 
     def set(self, number: Integers, events: pa.Table, sizes: npt.NDArray[np.int64]) -> None:
         """Takes reports that count, in order."""
+        own = np.unique(number)
+        before = self._totals_of(own)
+        there = self._published(own)
+        moment, position = self["moment"][own[there]], self["position"][own[there]]
         # Of numbers that come several times NumPy keeps what is assigned last.
         self["moment"][number] = moments_of(events)
         self["position"][number] = events.column("position").to_numpy()
         self["size"][number] = sizes
         self["derived"][number] = events.column("part").to_numpy() > 0
+        stays = self._published(own[there])
+        later = (self["moment"][own[there]] >= moment) & (self["position"][own[there]] >= position)
+        if (stays & later).all():
+            self._follow_totals(before, self._totals_of(own))
+        else:
+            self.totals = self._totals_of(np.arange(len(self)))
+
+    def _published(self, own: Integers) -> Flags:
+        return np.asarray((self["position"][own] != NEVER) & (self["derived"][own] == 0))
+
+    def _totals_of(self, own: Integers) -> LedgerTotals:
+        """Those of some entities, each named once."""
+        own = own[self["position"][own] != NEVER]
+        there = own[self["derived"][own] == 0]
+        moment, position = self["moment"][there].max(initial=NEVER), self["position"][there].max(initial=0)
+        sizes = (int(self["size"][some].sum()) for some in (own, there))
+        return LedgerTotals(len(own), next(sizes), len(there), next(sizes), int(moment), int(position))
+
+    def _follow_totals(self, before: LedgerTotals, after: LedgerTotals) -> None:
+        """Goes on with what some entities are after a report, where they were something else before."""
+        totals = self.totals
+        totals.known += after.known - before.known
+        totals.bytes += after.bytes - before.bytes
+        totals.published += after.published - before.published
+        totals.published_bytes += after.published_bytes - before.published_bytes
+        totals.moment = max(totals.moment, after.moment)
+        totals.position = max(totals.position, after.position)
 
     @property
     def known(self) -> Flags:
@@ -89,27 +137,22 @@ class EntityLedger:
         """Which entities are not derived."""
         return self.known & (self["derived"] == 0)
 
-    @property
-    def bytes(self) -> int:
-        """What all newest reports take."""
-        return int(self["size"][self.known].sum())
-
     def due(self, number: Integers, events: pa.Table, sizes: Integers, limits: Limits) -> int | None:
         """The first of the next reports, all of which count, after which something may have to be forgotten."""
-        there = self.published
-        heard = np.maximum.accumulate(np.append(self["moment"][there].max(initial=NEVER), moments_of(events)))
-        position = np.append(self["position"][there].max(initial=0), events.column("position").to_numpy())
+        totals = self.totals
+        heard = np.maximum.accumulate(np.append(totals.moment, moments_of(events)))
+        position = np.append(totals.position, events.column("position").to_numpy())
         due = position[1:] // SWEEP > position[:-1] // SWEEP
         order = np.argsort(number, kind="stable")
         entity, size = number[order], sizes[order]
         first = np.append(True, entity[1:] != entity[:-1])[: len(order)]
-        known = there[entity]
+        known = self._published(entity)
         stored = np.where(known, self["size"][entity], 0)
         before = np.where(first, stored, np.append(0, size[:-1])[: len(order)])
         new, more = np.zeros(len(number), np.int64), np.zeros(len(number), np.int64)
         new[order], more[order] = first & ~known, size - before
-        due |= int(there.sum()) + np.cumsum(new) > limits.entities
-        due |= int(self["size"][there].sum()) + np.cumsum(more) > limits.entities_bytes
+        due |= totals.published + np.cumsum(new) > limits.entities
+        due |= totals.published_bytes + np.cumsum(more) > limits.entities_bytes
         if limits.entity_age < math.inf:
             step = max(1, int(limits.entity_age * 1e6) // SHARE)
             due |= (heard[1:] // step > heard[:-1] // step) & (heard[:-1] != NEVER)
@@ -143,3 +186,4 @@ class EntityLedger:
             for number, name in enumerate(name for name, number in self.numbers.items() if number not in gone)
         }
         self._columns = {name: np.append(column, np.full(ROOM, NEVER)) for name, column in columns.items()}
+        self.totals = self._totals_of(np.arange(len(self)))

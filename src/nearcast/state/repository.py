@@ -47,12 +47,12 @@ class Repository:
     @property
     def entities(self) -> int:
         """Of how many entities there is an event."""
-        return int(self._ledger.known.sum())
+        return self._ledger.totals.known
 
     @property
     def bytes(self) -> int:
         """What the events take, about."""
-        return self._ledger.bytes
+        return self._ledger.totals.bytes
 
     def due(self, events: pa.Table, limits: Limits) -> int | None:
         """The position among the next events after which something may have to be forgotten; None: it is none."""
