@@ -60,8 +60,9 @@ def define(url: str, id: str, filter: str) -> None:
 
 
 def comb(corners: int) -> list[Corner]:
-    """Teeth that lean, so that the boxes of all edges meet."""
-    return [[n / corners + (8.0 if n % 2 else 1.0), 8.0 if n % 2 else 1.0] for n in range(corners)]
+    """Teeth that lean, so that the boxes of all edges meet; closed, they are a valid ring."""
+    teeth = [[n / corners + (8.0 if n % 2 else 1.0), 8.0 if n % 2 else 1.0] for n in range(corners)]
+    return [*teeth, [9.5, 8.0], [9.5, 0.0], [0.0, 0.0]]
 
 
 def tangle(corners: int) -> list[Corner]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
 
 from nearcast.filters.evaluate import DEFAULT, NO_CONTEXT, EvaluationContext, EventFacts, truth
@@ -34,6 +35,9 @@ from nearcast.model.limits import Limits
 
 OrderKey = tuple[int, bytes]
 
+KNOWN = 1 << 16
+"""Atoms whose place in the order is kept: of those that are defined again and again it is asked with each change."""
+
 
 def spatial_atoms(filter: Filter) -> Iterator[Atom]:
     """The atoms of a filter that read geometries of an event."""
@@ -48,6 +52,7 @@ def _reads(part: Expression) -> bool:
     return part.function in SPATIAL or part.function == "S_DWITHIN"
 
 
+@lru_cache(maxsize=KNOWN)
 def order_key(atom: Atom) -> OrderKey:
     """By this atoms are decided, the least first."""
     assert isinstance(atom.name, Call), "it reads geometries"
