@@ -16,7 +16,7 @@ import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -50,7 +50,7 @@ from nearcast.runtime.file_lock import file_lock
 from nearcast.runtime.gc_settings import GC_THRESHOLDS
 from nearcast.runtime.metrics_port import serve_metrics
 from nearcast.runtime.outage_metrics import OutageMetrics
-from nearcast.stages.fold import FoldedBatch
+from nearcast.stages.fold import FoldedBatch, StateFold
 from nearcast.state.derived import derived_of
 from nearcast.suppression.guarded import GuardedStates
 
@@ -68,6 +68,10 @@ LIMIT = 100_000
 RENEWED_AFTER = 250_000
 """Batches after which the query is begun anew. With asynchronous tracking of progress Spark 4.3 keeps some 200 bytes of
 every batch for ever (its entry in the map of watermarks is removed by synchronous tracking only)."""
+
+
+NEVER_SPREAD = 1 << 62
+"""More events than a batch has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +97,28 @@ class PipelineConfig:
 
 
 class BatchDecider:
-    """Takes the batches of the query in turn and writes their deliveries into the journal."""
+    """Takes the batches of the query in turn and writes their deliveries into the journal.
 
-    def __init__(self, spark: SparkSession, journal: Journal, config: PipelineConfig, metrics: PipelineMetrics) -> None:
+    Without Spark no batch is spread. `ticks` makes what writes ticks.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None,
+        journal: Journal,
+        config: PipelineConfig,
+        metrics: PipelineMetrics,
+        ticks: Callable[[Journal, StateFold], TickWriter] = TickWriter,
+    ) -> None:
         self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"), config.shards)
         self._journal, self._config, self._metrics = journal, config, metrics
-        self._spark, self._parts = spark, spark.sparkContext.defaultParallelism
+        self._spark, self._parts = spark, spark.sparkContext.defaultParallelism if spark else 1
+        self._spread = config.spread if spark else NEVER_SPREAD
         self._guarded_states: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
         self._situations, self._excess = SituationMonitor(metrics), ExcessMonitor(metrics)
         self._crowds, self._fallen = CrowdMonitor(metrics), FallenClockMonitor(metrics)
         self.batches = 0
-        self._ticks, self._clocks = TickWriter(journal, self.follower.known), ClockMonitor(metrics)
+        self._ticks, self._clocks = ticks(journal, self.follower.known), ClockMonitor(metrics)
         self._deciding = threading.Lock()
         # Before the first batch is done, which after a long pause takes long: what waits is seen meanwhile.
         self._show(self.follower.known.position)
@@ -148,8 +163,8 @@ class BatchDecider:
         forgotten = self.follower.known.forgotten
         # So that a batch that nobody gets has a schema too.
         tables = [DELIVERIES.empty_table()]
-        blocks = partial(ranges, self._spark, after, through, self._parts)
-        path, folder, spread = self._journal.location, self._config.folder / "batches", self._config.spread
+        blocks = partial(self._ranges, after, through)
+        path, folder, spread = self._journal.location, self._config.folder / "batches", self._spread
         for batch in self.follower.fold_events(events, through):
             # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
             self._keep_derived(batch)
@@ -174,6 +189,10 @@ class BatchDecider:
         self._count(through, through - after, len(deliveries))
         self._metrics.seconds.labels("decide").observe(judged - began)
         self._metrics.seconds.labels("write").observe(time.perf_counter() - judged)
+
+    def _ranges(self, after: int, through: int) -> DataFrame:
+        assert self._spark, "without Spark nothing is spread"
+        return ranges(self._spark, after, through, self._parts)
 
     def _keep_derived(self, batch: FoldedBatch) -> None:
         """Writes what was derived, before the deliveries that tell of it; where it is there already nothing changes."""

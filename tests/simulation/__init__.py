@@ -1,0 +1,14 @@
+"""A whole system in one process, under a time, a network and a medium that are simulated, from a seed.
+
+What runs is the real code of the access server (with uvicorn), of the pipeline (without Spark), of the client library
+and of the journal in memory. Processes are killed and paused, connections break, hosts are not reached, the journal is
+slow, full, away, or does what it was asked and its answer is lost. Afterwards everything must be as if nothing had been
+done: nothing accepted is lost, each delivery is decided as one undisturbed process decides it, ends, and is received
+once and in its order; and at any moment every queue balances.
+
+    python -m tests.simulation --seeds 1000               # more of it
+    python -m tests.simulation --first 17 --seeds 1 --story   # one again: exactly as it was, with what was done
+
+The order of everything that happens is that of the seed: a seed that fails fails again, on any machine, as long as the
+code is the same. `KEPT` in test_simulation.py are seeds that found something once.
+"""

@@ -1,0 +1,107 @@
+"""The journal in memory as one that is elsewhere: each call takes its time, and may fail before or after its effect."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from nearcast.errors import JournalError
+from nearcast.journal.held_back import Kept
+from nearcast.journal.jetstream.nats_connection import Unanswered
+from nearcast.journal.memory import MemoryJournal
+from nearcast.model.event import MAIN, Event
+from tests.simulation.simulated_loop import SimulatedLoop, _Wait
+
+
+class DisturbedJournal(MemoryJournal):
+    """Shared by all processes. `latency` is the mean delay of a call in seconds; `unreached` are hosts whose calls
+    fail; `lost` is the share of calls whose answers are lost; while `full` nothing is written.
+    """
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self.latency = 0.001
+        self.unreached: set[str] = set()
+        self.lost = 0.0
+        self.full = False
+        self.failures = 0
+        self._waiters: list[_Wait] = []
+
+    @property
+    def location(self) -> str:
+        return "memory"
+
+    def _delay(self) -> float:
+        return self.latency * (0.3 + self._loop.chance.expovariate(1.0))
+
+    @contextmanager
+    def _call(self, what: str, writes: bool = False) -> Iterator[None]:
+        threads = self._loop.threads
+        host = self._loop.current.host
+        # What the tests look at takes no time.
+        if threads.running is None:
+            yield
+            return
+        threads.sleep(self._delay())
+        if host in self.unreached:
+            threads.sleep(self._loop.chance.uniform(0.0, 5.0))
+            self._fail(what, "before", Unanswered("nobody answers"))
+        if writes and self.full:
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            self._fail(what, "before", error)
+        yield
+        if self._loop.chance.random() < self.lost or host in self.unreached:
+            self._fail(what, "after", Unanswered("the answer did not come"))
+        threads.sleep(self._delay())
+
+    def _fail(self, what: str, when: str, cause: Exception) -> None:
+        self.failures += 1
+        raise JournalError(f"expected the journal to {what}, got an error {when} it did") from cause
+
+    def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
+        with self._call(f"append to {log}", writes=True):
+            found = super().append(log, rows, kept, node)
+            self._loop.threads.tell(self._waiters, self._delay())
+        return found
+
+    def commit_range(self, log: str, rows: pa.Table, through: int) -> None:
+        with self._call(f"write {log}", writes=True):
+            super().commit_range(log, rows, through)
+            self._loop.threads.tell(self._waiters, self._delay())
+
+    def read(self, log: str, after: int, limit: int) -> pa.Table:
+        with self._call(f"read {log}"):
+            return super().read(log, after, limit)
+
+    def end(self, log: str) -> int:
+        # Mostly it is known without asking, so it takes no time.
+        if self._loop.threads.running and self._loop.current.host in self.unreached:
+            with self._call("end"):
+                pass
+        return super().end(log)
+
+    def probe(self) -> None:
+        with self._call("take something", writes=True):
+            pass
+
+    def positions(self, id: str, source: str | None = None) -> list[int]:
+        with self._call("look up an event"):
+            return super().positions(id, source)
+
+    def kept(self, node: str = MAIN) -> list[Event]:
+        with self._call("say what is kept"):
+            return super().kept(node)
+
+    def join(self, node: str, alone: bool) -> set[str]:
+        with self._call("let a node join"):
+            return super().join(node, alone)
+
+    def wait(self, after: Mapping[str, int], seconds: float) -> bool:
+        if any(self.end(log) > position for log, position in after.items()):
+            return True
+        return self._loop.threads.wait(self._waiters, seconds)

@@ -1,0 +1,218 @@
+"""One run of a simulation from a seed: who is there, what they do, what is done to them, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.simulation.checks import faults, is_settled, unbalanced
+from tests.simulation.simulated_system import SimulatedSystem, simulated
+from tests.system import history
+
+SECONDS = 240.0
+"""For which events are published, and things are done to the system."""
+
+SETTLED_SECONDS = 900.0
+"""Within which all has to be settled once nothing is done to it any more."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run: `faults` are what must not be; `seconds` passed in it. Equal runs have equal stories."""
+
+    seed: int
+    seconds: float
+    steps: int
+    deliveries: int
+    faults: list[str]
+    story: list[str] = field(repr=False)
+
+
+def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
+    """Runs the scenario of a seed; `calm`: nothing is done to it."""
+    chance = random.Random(f"scenario {seed}")
+    with tempfile.TemporaryDirectory() as folder, simulated(seed, Path(folder), ["server-1"]) as system:
+        clients = [f"client {number}" for number in range(chance.randint(2, 4))]
+        system.define(history.definitions(clients))
+        system.start_pipeline("pipeline")
+        system.start_server("server-1")
+        for id in clients:
+            system.start_receiver(id, slow=chance.choice((0.0, 0.0, 2.0)))
+        for number in range(chance.randint(1, 2)):
+            begin_publisher(system, clients, seed, number, seconds)
+        found = list[str]()
+        system.loop.run_until_complete(_go_on(system, chance, seconds, calm, found))
+        found += faults(system)
+        return Outcome(
+            seed,
+            system.loop.time(),
+            system.loop.steps,
+            sum(len(one.deliveries) for one in system.received),
+            found,
+            system.story,
+        )
+
+
+def begin_publisher(system: SimulatedSystem, clients: list[str], seed: int, number: int, seconds: float) -> None:
+    """Starts a publisher with a history of its own."""
+    documents = history.documents(clients, int(seconds), seed * 10 + number)
+    source = f"history {number}"
+    system.start_publisher(str(number), iter({**one, "source": source} for one in documents), pause=2.0)
+
+
+async def _go_on(system: SimulatedSystem, chance: random.Random, seconds: float, calm: bool, found: list[str]) -> None:
+    watching = asyncio.create_task(_watch(system, found))
+    if not calm:
+        await _disturb(system, chance, seconds)
+    end_all(system)
+    system.note("calm")
+    until = system.loop.time() + (seconds if calm else 0) + SETTLED_SECONDS
+    while not is_settled(system):
+        await asyncio.sleep(5.0)
+        if system.loop.time() > until:
+            found.append("not settled in time")
+            break
+    watching.cancel()
+
+
+async def _watch(system: SimulatedSystem, found: list[str]) -> None:
+    """The balance of every queue is zero at any moment."""
+    while True:
+        await asyncio.sleep(1.0)
+        found += [f"{one} at {system.loop.time():.1f}" for one in unbalanced(system)]
+
+
+def end_all(system: SimulatedSystem) -> None:
+    """Ends all that was done to the system."""
+    system.network.heal()
+    system.network.latency = 0.005
+    system.journal.unreached.clear()
+    system.journal.lost, system.journal.latency, system.journal.full = 0.0, 0.001, False
+    for process in system.processes.values():
+        if process.paused:
+            system.loop.resume(process)
+
+
+async def _disturb(system: SimulatedSystem, chance: random.Random, seconds: float) -> None:
+    """Does one thing after the other, some of them at the same time."""
+    under_way: list[asyncio.Task[None]] = []
+    while system.loop.time() < seconds:
+        await asyncio.sleep(chance.expovariate(1 / 12.0))
+        disturbance = chance.choice(DISTURBANCES)
+        under_way.append(asyncio.create_task(disturbance(system, chance)))
+    await asyncio.gather(*under_way)
+
+
+def _any(system: SimulatedSystem, chance: random.Random, *begins: str) -> str:
+    return chance.choice([host for host in system.processes if host.startswith(begins)])
+
+
+async def kill_server(system: SimulatedSystem, chance: random.Random) -> None:
+    """A server is killed, and started again."""
+    host = _any(system, chance, "server")
+    if system.processes[host].alive:
+        system.kill(host)
+        await asyncio.sleep(chance.uniform(0.0, 5.0))
+        system.start_server(host)
+
+
+async def kill_pipeline(system: SimulatedSystem, chance: random.Random) -> None:
+    """The pipeline is killed, and started again."""
+    host = _any(system, chance, "pipeline")
+    if system.processes[host].alive:
+        system.kill(host)
+        await asyncio.sleep(chance.uniform(0.0, 5.0))
+        system.start_pipeline(host)
+
+
+async def pause(system: SimulatedSystem, chance: random.Random) -> None:
+    """A process does nothing for a while."""
+    process = system.processes[_any(system, chance, "server", "pipeline", "app", "publisher")]
+    if process.paused:
+        return
+    system.note(f"pause {process.host}")
+    process.paused = True
+    await asyncio.sleep(chance.expovariate(1 / 5.0))
+    if process.paused:
+        system.loop.resume(process)
+        system.note(f"resume {process.host}")
+
+
+async def cut(system: SimulatedSystem, chance: random.Random) -> None:
+    """A host is not reached for a while."""
+    host = _any(system, chance, "server", "app", "publisher")
+    system.note(f"cut {host}")
+    system.network.cut_hosts.add(host)
+    await asyncio.sleep(chance.expovariate(1 / 10.0))
+    system.network.heal(host)
+    system.note(f"heal {host}")
+
+
+async def reset(system: SimulatedSystem, chance: random.Random) -> None:
+    """Some connections break."""
+    there = [one for one in system.network.transports if not one.lost and not one.broken]
+    system.note(f"reset of {len(there)}")
+    for one in chance.sample(there, min(len(there), chance.randint(1, 4))):
+        system.network.reset(one)
+
+
+async def slow(system: SimulatedSystem, chance: random.Random) -> None:
+    """The network and the journal take long."""
+    system.note("slow")
+    system.network.latency, system.journal.latency = chance.uniform(0.05, 1.0), chance.uniform(0.01, 0.5)
+    await asyncio.sleep(chance.expovariate(1 / 15.0))
+    system.network.latency, system.journal.latency = 0.005, 0.001
+
+
+async def journal_lost(system: SimulatedSystem, chance: random.Random) -> None:
+    """Answers of the journal do not come: what was asked for is done, and who asked is told it failed."""
+    system.note("answers of the journal are lost")
+    system.journal.lost = chance.choice((0.02, 0.2))
+    await asyncio.sleep(chance.expovariate(1 / 10.0))
+    system.journal.lost = 0.0
+
+
+async def journal_unreached(system: SimulatedSystem, chance: random.Random) -> None:
+    """One process does not reach the journal."""
+    host = _any(system, chance, "server", "pipeline")
+    system.note(f"{host} does not reach the journal")
+    system.journal.unreached.add(host)
+    await asyncio.sleep(chance.expovariate(1 / 10.0))
+    system.journal.unreached.discard(host)
+
+
+async def disk_full(system: SimulatedSystem, chance: random.Random) -> None:
+    """The journal takes nothing, for its disk is full."""
+    system.note("the disk is full")
+    system.journal.full = True
+    await asyncio.sleep(chance.expovariate(1 / 10.0))
+    system.journal.full = False
+
+
+async def restart_app(system: SimulatedSystem, chance: random.Random) -> None:
+    """A client's application is killed, and another one started."""
+    host = _any(system, chance, "app")
+    if system.processes[host].alive:
+        system.kill(host)
+        await asyncio.sleep(chance.uniform(0.0, 20.0))
+        system.start_receiver(host.removeprefix("app "))
+
+
+Disturbance = Callable[[SimulatedSystem, random.Random], Any]
+DISTURBANCES: list[Disturbance] = [
+    kill_server,
+    kill_pipeline,
+    pause,
+    cut,
+    reset,
+    slow,
+    journal_lost,
+    journal_unreached,
+    disk_full,
+    restart_app,
+]

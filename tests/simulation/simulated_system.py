@@ -1,0 +1,290 @@
+"""A whole system in one process: servers, pipelines, publishers, receivers and the journal, on hosts of their own.
+
+What runs is the real code: uvicorn and the server's application, the pipeline's `BatchDecider` without Spark, and the
+client library. Simulated are the time, the threads, the network, and the medium of the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from nearcast.cli.system import define
+from nearcast.client import Client, Delivery, Publisher
+from nearcast.errors import JournalError, SessionError
+from nearcast.language.definitions import files
+from nearcast.pipeline.live import BatchDecider, PipelineConfig
+from nearcast.pipeline.monitoring import PipelineMetrics
+from nearcast.pipeline.retrying_journal import RetryingJournal
+from nearcast.pipeline.ticks import LOOK, TickWriter
+from nearcast.server import app, clock
+from nearcast.server.access import RIGHTS, AccessToken
+from nearcast.server.clock import ServerClock
+from nearcast.server.config import ServerConfig
+from nearcast.server.service import AccessServer
+from nearcast.server.sessions import journal_tailer
+from tests.simulation.disturbed_journal import DisturbedJournal
+from tests.simulation.simulated_loop import (
+    SimulatedEvent,
+    SimulatedFuture,
+    SimulatedLoop,
+    SimulatedProcess,
+    SimulatedThread,
+)
+from tests.simulation.simulated_network import SimulatedNetwork, SimulatedSocket
+
+PORT = 8640
+RESTART_SECONDS = 0.5
+
+EVERYTHING = AccessToken("all", "secret", frozenset(RIGHTS))
+
+Document = dict[str, Any]
+
+
+class SimulatedAccessServer(AccessServer):
+    """A server that keeps its watermark in a folder of the simulation, and whose event loop nobody watches."""
+
+    folder: Path
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._mark = self.folder / f"settled-{self.config.node}"
+        self.loop_monitor.run = _nothing  # type: ignore[method-assign]
+
+
+async def _nothing() -> None: ...
+
+
+@dataclass
+class Received:
+    """What one run of a client's application got, in its order: when, over which connection."""
+
+    client: str
+    deliveries: list[tuple[float, int, Delivery]] = field(default_factory=list)
+
+
+@dataclass
+class SimulatedSystem:
+    """`received` are the runs of applications; `accepted` the positions that publishers were told, by source and id."""
+
+    loop: SimulatedLoop
+    folder: Path
+    servers: list[str]
+    received: list[Received] = field(default_factory=list)
+    accepted: dict[tuple[str, str], int] = field(default_factory=dict)
+    publishing: int = 0
+    processes: dict[str, SimulatedProcess] = field(default_factory=dict)
+    services: dict[str, SimulatedAccessServer] = field(default_factory=dict)
+    deaths: list[str] = field(default_factory=list)
+    story: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.network = SimulatedNetwork(self.loop)
+        self.journal = DisturbedJournal(self.loop)
+        self.chance = random.Random(f"system {self.loop.chance.random()}")
+
+    def note(self, what: str) -> None:
+        """Writes something into the story of this run."""
+        self.story.append(f"{self.loop.time():10.3f} {what}")
+
+    @property
+    def urls(self) -> list[str]:
+        return [f"http://{one}:{PORT}" for one in self.servers]
+
+    def define(self, definitions: Mapping[str, Any]) -> None:
+        """Defines something before anybody runs."""
+        define(self.journal, files.load([definitions]))
+
+    def begin(self, host: str, start: Callable[[SimulatedProcess], None]) -> None:
+        """Starts a process on a host, in the place of the one that was there."""
+        process = self.processes[host] = SimulatedProcess(host)
+        self.note(f"start {host}")
+        start(process)
+
+    def kill(self, host: str) -> None:
+        """Kills the process of a host, as by `kill -9`."""
+        process = self.processes[host]
+        self.note(f"kill {host}")
+        process.alive = False
+        self.services.pop(host, None)
+        self.network.kill(process)
+
+    # What runs
+
+    def start_server(self, host: str) -> None:
+        """Starts an access server."""
+
+        async def serve(process: SimulatedProcess) -> None:
+            config = ServerConfig(
+                Path("unused"), port=PORT, node=host, url=f"http://{host}:{PORT}", tokens=(EVERYTHING,)
+            )
+            clock._clock = ServerClock(self.loop.wall, self.loop.time)
+            server = app.server_of(config, self.journal)
+            try:
+                serving = asyncio.ensure_future(server._serve([SimulatedSocket(host, PORT)]))  # type: ignore[list-item]
+                while not server.started and not serving.done():
+                    await asyncio.sleep(0.05)
+                if server.started:
+                    self.note(f"ready {host}")
+                    self.services[host] = server.config.app.state.service  # type: ignore[union-attr]
+                await serving
+            except SystemExit:
+                pass
+            self.died(host, process, self.start_server, "ended")
+
+        self.begin(host, lambda process: self.loop.spawn(process, serve(process)) and None)
+
+    def start_pipeline(self, host: str) -> None:
+        """Starts a pipeline."""
+
+        def decide(process: SimulatedProcess) -> None:
+            try:
+                self._decide_on(host)
+            except JournalError as error:
+                self.loop.schedule(self.loop.world, 0.0, self.died, host, process, self.start_pipeline, str(error))
+
+        self.begin(
+            host, lambda process: self.loop.schedule(process, 0.0, self.loop.threads.begin, partial(decide, process))
+        )
+
+    def _decide_on(self, host: str) -> None:
+        journal = RetryingJournal(self.journal, lambda: False)
+        config = PipelineConfig("memory", self.folder / host)
+        ticks = partial(TickWriter, steady=self.loop.time, wall=self.loop.wall)
+        decider = BatchDecider(None, journal, config, PipelineMetrics(), ticks)
+        while True:
+            journal.wait({"events": decider.follower.known.position}, LOOK)
+            if journal.end("events") > decider.follower.known.position:
+                decider()
+            decider.look()
+
+    def died(self, host: str, process: SimulatedProcess, start: Callable[[str], None], why: str) -> None:
+        """A process ended by itself: another one is started in its place."""
+        if not process.alive or self.processes[host] is not process:
+            return
+        self.note(f"died {host}: {why}")
+        self.deaths.append(f"{host}: {why}")
+        process.alive = False
+        self.services.pop(host, None)
+        self.network.kill(process)
+        self.loop.schedule(self.loop.world, RESTART_SECONDS, start, host)
+
+    def start_receiver(self, id: str, slow: float = 0.0) -> None:
+        """Starts a client's application."""
+
+        async def receive() -> None:
+            found = Received(id)
+            self.received.append(found)
+            async with Client(self._shuffled(), id, EVERYTHING.secret) as client:
+                self.loop.create_task(self._say(client))
+                async for delivery in client.deliveries():
+                    found.deliveries.append((self.loop.time(), client.connections, delivery))
+                    if slow:
+                        await asyncio.sleep(slow * self.chance.random())
+
+        async def run(process: SimulatedProcess) -> None:
+            try:
+                await receive()
+            except SessionError as error:
+                self.died(f"app {id}", process, lambda _: self.start_receiver(id, slow), str(error))
+
+        self.begin(f"app {id}", lambda process: self.loop.spawn(process, run(process)) and None)
+
+    async def _say(self, client: Client) -> None:
+        """Says now and then how its link is."""
+        while True:
+            await asyncio.sleep(self.chance.expovariate(1 / 60.0))
+            await client.say(readings={"bandwidth": self.chance.choice((1000.0, 2000.0, 3750.0))})
+
+    def _shuffled(self) -> list[str]:
+        urls = self.urls
+        self.chance.shuffle(urls)
+        return urls
+
+    def start_publisher(self, name: str, documents: Iterator[Document], pause: float) -> None:
+        """Starts a publisher, which goes on with the same events until they are taken."""
+        self.publishing += 1
+
+        async def publish() -> None:
+            async with Publisher(self._shuffled(), EVERYTHING.secret, patience=10.0) as publisher:
+                while some := [*islice(documents, self.chance.randint(1, 4))]:
+                    await self._publish_until_taken(publisher, some)
+                    await asyncio.sleep(self.chance.expovariate(1 / pause))
+            self.publishing -= 1
+            self.note(f"done {name}")
+
+        self.begin(f"publisher {name}", lambda process: self.loop.spawn(process, publish()) and None)
+
+    async def _publish_until_taken(self, publisher: Publisher, some: list[Document]) -> None:
+        while True:
+            try:
+                published = await publisher.publish(some)
+            except SessionError:
+                continue
+            for index, (document, position) in enumerate(zip(some, published.positions, strict=True)):
+                if position is not None:
+                    self.accepted[document["source"], document["id"]] = position
+                elif index in published.faults and "journal" in str(published.faults[index]):
+                    break
+                else:
+                    raise AssertionError(f"{document} was refused: {published.faults}")
+            else:
+                return
+
+
+class _Unexpected(logging.Handler):
+    """Notes what is logged with a traceback: it is what nobody foresaw."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        super().__init__(logging.ERROR)
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and not isinstance(record.exc_info[1], JournalError):
+            self._loop.errors.append(f"{record.name}: {self.format(record)}")
+
+
+@contextmanager
+def simulated(seed: object, folder: Path, servers: list[str]) -> Iterator[SimulatedSystem]:
+    """A system whose time, threads, names and chance are those of a seed, for the length of the block."""
+    loop = SimulatedLoop(seed)
+    names = random.Random(f"names {seed}")
+    threads = mock.Mock(wraps=threading)
+    threads.Event = partial(SimulatedEvent, loop.threads)
+    threads.Thread = partial(SimulatedThread, loop.threads)
+    unexpected = _Unexpected(loop)
+    state = random.getstate()
+    with ExitStack() as stack:
+        for where, name, what in (
+            (time, "sleep", loop.threads.sleep),
+            (time, "monotonic", loop.time),
+            (time, "time", loop.wall),
+            (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
+            (asyncio, "run_coroutine_threadsafe", lambda work, to: SimulatedFuture(to, work)),
+            (journal_tailer, "threading", threads),
+            (app, "AccessServer", SimulatedAccessServer),
+            (SimulatedAccessServer, "folder", folder),
+            (clock, "_clock", clock._clock),
+        ):
+            stack.enter_context(mock.patch.object(where, name, what, create=name == "folder"))
+        random.seed(f"chance {seed}")
+        stack.callback(random.setstate, state)
+        logging.getLogger().addHandler(unexpected)
+        stack.callback(logging.getLogger().removeHandler, unexpected)
+        stack.callback(loop.close)
+        # What ends with the simulation says so of itself.
+        stack.callback(logging.disable, logging.NOTSET)
+        yield SimulatedSystem(loop, folder, servers)
+        logging.disable(logging.CRITICAL)
