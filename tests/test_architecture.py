@@ -306,7 +306,7 @@ def test_the_public_surface() -> None:
     assert ["DeadLetter", "Definitions", "Filter", "__version__", "match", "open_journal", "replay"] == nearcast.__all__
     library = ["Client", "DeliveredEvent", "Delivery", "Published", "Publisher", "SyncClient", "SyncPublisher"]
     assert library == nearcast.client.__all__
-    tools = ["Abort", "ActionRun", "End", "ManualClock", "MemoryJournal", "Pause", "run_actions"]
+    tools = ["Abort", "ActionRun", "End", "Full", "Gap", "ManualClock", "MemoryJournal", "Pause", "run_actions"]
     assert tools == nearcast.testing.__all__
     homes = (nearcast, nearcast.client, nearcast.testing)
     assert all(hasattr(home, name) for home in homes for name in home.__all__)

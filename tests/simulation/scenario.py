@@ -36,11 +36,13 @@ class Outcome:
 def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
     """Runs the scenario of a seed; `calm`: nothing is done to it."""
     chance = random.Random(f"scenario {seed}")
-    with tempfile.TemporaryDirectory() as folder, simulated(seed, Path(folder), ["server-1"]) as system:
+    servers = [f"server-{number}" for number in range(1, chance.choice((2, 3)))]
+    with tempfile.TemporaryDirectory() as folder, simulated(seed, Path(folder), servers) as system:
         clients = [f"client {number}" for number in range(chance.randint(2, 4))]
         system.define(history.definitions(clients))
         system.start_pipeline("pipeline")
-        system.start_server("server-1")
+        for host in servers:
+            system.start_server(host)
         for id in clients:
             system.start_receiver(id, slow=chance.choice((0.0, 0.0, 2.0)))
         for number in range(chance.randint(1, 2)):
@@ -101,8 +103,9 @@ def end_all(system: SimulatedSystem) -> None:
 async def _disturb(system: SimulatedSystem, chance: random.Random, seconds: float) -> None:
     """Does one thing after the other, some of them at the same time."""
     under_way: list[asyncio.Task[None]] = []
+    pause = chance.choice((3.0, 12.0, 40.0))
     while system.loop.time() < seconds:
-        await asyncio.sleep(chance.expovariate(1 / 12.0))
+        await asyncio.sleep(chance.expovariate(1 / pause))
         disturbance = chance.choice(DISTURBANCES)
         under_way.append(asyncio.create_task(disturbance(system, chance)))
     await asyncio.gather(*under_way)
@@ -123,11 +126,21 @@ async def kill_server(system: SimulatedSystem, chance: random.Random) -> None:
 
 async def kill_pipeline(system: SimulatedSystem, chance: random.Random) -> None:
     """The pipeline is killed, and started again."""
-    host = _any(system, chance, "pipeline")
+    host = "pipeline"
     if system.processes[host].alive:
         system.kill(host)
         await asyncio.sleep(chance.uniform(0.0, 5.0))
         system.start_pipeline(host)
+
+
+async def rival_pipeline(system: SimulatedSystem, chance: random.Random) -> None:
+    """Another pipeline decides too, as one does that was held up and does not know yet that it leads no more."""
+    host = "pipeline-2"
+    if host in system.processes and system.processes[host].alive:
+        return
+    system.start_pipeline(host)
+    await asyncio.sleep(chance.expovariate(1 / 20.0))
+    system.kill(host)
 
 
 async def pause(system: SimulatedSystem, chance: random.Random) -> None:
@@ -207,6 +220,7 @@ Disturbance = Callable[[SimulatedSystem, random.Random], Any]
 DISTURBANCES: list[Disturbance] = [
     kill_server,
     kill_pipeline,
+    rival_pipeline,
     pause,
     cut,
     reset,

@@ -17,6 +17,11 @@ from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any
 
+try:
+    import greenlet
+except ImportError:
+    greenlet = None  # type: ignore[assignment]
+
 BEGAN = 1_700_000_000.0
 """The time of day as the simulation begins, in seconds since 1970."""
 
@@ -208,12 +213,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 class _Worker:
-    """A thread that runs one call after the other."""
+    """What runs one call after the other in a thread; `go` is the turn of that thread."""
 
     def __init__(self) -> None:
         self.go = _thread.allocate_lock()
         self.go.acquire()
         self.call: Callable[[], None] | None = None
+        self.stack: Any = None
 
 
 class _Wait:
@@ -231,7 +237,10 @@ class _Wait:
 
 
 class SimulatedThreads:
-    """Threads of which one runs at a time: the loop's, or one that it lets run until that waits or ends."""
+    """Threads of which one runs at a time: the loop's, or one that it lets run until that waits or ends.
+
+    Where greenlets are installed those stand for them: on a machine that is busy a thread waits long for its turn.
+    """
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self.loop = loop
@@ -249,7 +258,10 @@ class SimulatedThreads:
         if not self._idle:
             worker = _Worker()
             self._workers.append(worker)
-            _thread.start_new_thread(self._work, (worker,))
+            if greenlet:
+                worker.stack = greenlet.greenlet(self._work)
+            else:
+                _thread.start_new_thread(self._work, (worker,))
         else:
             worker = self._idle.pop()
         worker.call = call
@@ -258,15 +270,25 @@ class SimulatedThreads:
     def switch(self, worker: _Worker) -> None:
         """Lets a thread run until it waits, or has ended."""
         self.running = worker
-        worker.go.release()
-        self._back.acquire()
+        if worker.stack:
+            worker.stack.switch(worker)
+        else:
+            worker.go.release()
+            self._back.acquire()
         self.running = None
 
-    def _work(self, worker: _Worker) -> None:
-        while True:
+    def _give_way(self, worker: _Worker) -> None:
+        """Lets the loop go on until it is this thread's turn again."""
+        if worker.stack:
+            worker.stack.parent.switch()
+        else:
+            self._back.release()
             worker.go.acquire()
-            if self._over:
-                break
+
+    def _work(self, worker: _Worker) -> None:
+        if not worker.stack:
+            worker.go.acquire()
+        while not self._over:
             assert worker.call, "given before it goes on"
             try:
                 worker.call()
@@ -276,8 +298,9 @@ class SimulatedThreads:
                 self.loop.errors.append(f"thread: {error!r}")
             worker.call = None
             self._idle.append(worker)
+            self._give_way(worker)
+        if not worker.stack:
             self._back.release()
-        self._back.release()
 
     def wait(self, waiters: list[_Wait] | None, seconds: float | None) -> bool:
         """Waits in a thread until one of its `waiters` is told, or so many seconds are over; whether it was told."""
@@ -289,8 +312,7 @@ class SimulatedThreads:
             waiters.append(wait)
         if seconds is not None:
             self.loop.call_later(seconds, wait.end, False)
-        self._back.release()
-        worker.go.acquire()
+        self._give_way(worker)
         if self._over:
             raise SimulationOver
         return wait.value
@@ -309,8 +331,7 @@ class SimulatedThreads:
         """Ends all threads."""
         self._over = True
         for worker in self._workers:
-            worker.go.release()
-            self._back.acquire()
+            self.switch(worker)
 
 
 class SimulatedEvent:

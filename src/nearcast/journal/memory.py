@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
 
@@ -53,7 +54,25 @@ class End:
     at: int
 
 
-Marker = Abort | Pause | End
+@dataclass(frozen=True, slots=True)
+class Full:
+    """The medium has no room for what would reach position `at` of `log`, nor for anything behind it, `times` times."""
+
+    log: str
+    at: int
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The rows of `log` from position `first` to `last` are damaged: no call reads them, however often."""
+
+    log: str
+    first: int
+    last: int
+
+
+Marker = Abort | Pause | End | Full | Gap
 
 
 class MemoryNotes(JournalNotes):
@@ -80,7 +99,10 @@ class MemoryNotes(JournalNotes):
 
 
 class MemoryJournal(Journal):
-    """A journal that lives as long as the object; `faults` are what shall go wrong, and when."""
+    """A journal that lives as long as the object; `faults` are what shall go wrong, and when.
+
+    `disturb` adds some while it is used, and `cut` takes away what was written last.
+    """
 
     def __init__(self, faults: Iterable[Marker] = ()) -> None:
         self._faults = list(faults)
@@ -91,6 +113,21 @@ class MemoryJournal(Journal):
         self._nodes: dict[str, bool] = {}
         self._notes = MemoryNotes()
         self._lock = threading.RLock()
+
+    def disturb(self, *faults: Marker) -> None:
+        """What shall go wrong besides, from now on."""
+        self._faults += faults
+
+    def cut(self, log: str, at: int) -> None:
+        """Takes away the rows behind a position, as a loss of power does with what no disk has yet; the log ends there.
+
+        Positions behind it are given again.
+        """
+        with self._lock:
+            self._parts[log] = [within(joined(log, self._parts[log]), 0, at)]
+            self._ends[log] = min(self._ends[log], at)
+            if log == "events":
+                self._keys = {key: position for key, position in self._keys.items() if position <= at}
 
     def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         """See `Journal.append`."""
@@ -131,6 +168,7 @@ class MemoryJournal(Journal):
         """See `Journal.read`."""
         through = min(after + limit, self.end(log))
         with self._marked("read", log, through), self._lock:
+            self._refuse_gaps(log, after, through)
             # Joined once and kept: else every read would copy the log again.
             self._parts[log] = [joined(log, self._parts[log])]
             return within(self._parts[log][0], after, through)
@@ -209,13 +247,33 @@ class MemoryJournal(Journal):
     def close(self) -> None:
         """Does nothing: what was written stays, as on a disk, for whoever opens the journal next."""
 
+    def _refuse_gaps(self, log: str, after: int, through: int) -> None:
+        for gap in self._faults:
+            if isinstance(gap, Gap) and gap.log == log and gap.first <= through and after < gap.last:
+                raise JournalError(
+                    f"expected the positions {gap.first} to {gap.last} of {log!r} in the memory journal, got damaged"
+                    " ones, as its markers want"
+                )
+
+    def _refuse_full(self, log: str, reached: int) -> None:
+        for index, full in enumerate(self._faults):
+            if isinstance(full, Full) and full.log == log and full.at <= reached:
+                rest = [replace(full, times=full.times - 1)] if full.times > 1 else []
+                self._faults[index : index + 1] = rest
+                error = sqlite3.OperationalError("database or disk is full")
+                # By it those who wait for room tell this from what does not pass.
+                error.sqlite_errorcode = sqlite3.SQLITE_FULL
+                raise JournalError(f"the memory journal has no room for {log!r}, as its markers want") from error
+
     @contextmanager
     def _marked(self, call: Call, log: str, reached: int) -> Iterator[None]:
         """Runs a call as the markers that it reaches want it."""
+        if call != "read":
+            self._refuse_full(log, reached)
         due = [
             f
             for f in self._faults
-            if not isinstance(f, End) and f.log == log and f.at <= reached and f.call in (None, call)
+            if isinstance(f, (Abort, Pause)) and f.log == log and f.at <= reached and f.call in (None, call)
         ]
         # Taken out before they act: after the crash the same call has to succeed.
         self._faults = [fault for fault in self._faults if fault not in due]

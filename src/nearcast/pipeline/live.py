@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from nearcast.journal.locations import Location, journal_at
 from nearcast.journal.seam import Journal
