@@ -7,6 +7,7 @@ import pickle
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,8 @@ import pytest
 
 from nearcast.errors import JournalError
 from nearcast.journal import block_table as module
-from nearcast.journal.sqlite import SqliteJournal
+from nearcast.journal import sqlite as sqlite_module
+from nearcast.journal.sqlite import SqliteJournal, connected
 from nearcast.model.columns import EVENTS, LOGS, entered_events, to_table
 from nearcast.model.event import Event
 from tests.journal.rows import deliveries, events, ids, letters, positions
@@ -334,3 +336,29 @@ def test_what_is_written_between_two_looks_is_no_damage(
         journal._idle[-1].set_trace_callback(write_meanwhile)
         assert (0, []) == (read(journal), writing)
         assert 1 == read(journal)
+
+
+def test_while_nothing_is_written_who_waits_asks_the_file_for_its_version_alone(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ends of logs are asked for once, and once more where somebody has committed something else."""
+    asked: list[str] = []
+
+    def traced(path: str) -> sqlite3.Connection:
+        connection = connected(path)
+        connection.set_trace_callback(asked.append)
+        return connection
+
+    with closing(SqliteJournal(file)) as other:
+        monkeypatch.setattr(sqlite_module, "connected", traced)
+        with closing(SqliteJournal(file)) as journal:
+            asked.clear()
+            assert not journal.wait({"events": 0, "deliveries": 0}, 0.3)
+            assert 2 == sum("FROM ends" in one for one in asked)
+            written = iter([("dead letters", letters(1)), ("events", events("a"))])
+            # What others do while it sleeps.
+            monkeypatch.setattr(time, "sleep", lambda _: other.append(*next(written)))
+            asked.clear()
+            assert journal.wait({"events": 0}, 60)
+            assert 3 == sum("FROM ends" in one for one in asked)
+            assert "PRAGMA data_version" == asked[0]

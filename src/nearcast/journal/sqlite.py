@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from os import PathLike, fspath
 from pathlib import Path
@@ -41,7 +42,7 @@ from nearcast.journal.key_table import KEYS, check_key, forget_blocks, register_
 from nearcast.journal.log_ends import log_end, newest_block, put_end
 from nearcast.journal.note_table import TableNotes
 from nearcast.journal.rows import ascending, checked, joined, numbered, schema_of, within
-from nearcast.journal.seam import READ_BYTES, Journal
+from nearcast.journal.seam import READ_BYTES, WAIT, Journal
 from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
 from nearcast.runtime.descriptors import exhausted
@@ -259,6 +260,21 @@ class SqliteJournal(Journal):
         with self._snapshot() as connection:
             found = connection.execute(query, (log,)).fetchone()
             return max(0, found[0] - 1) if found and is_position(found[0]) else _end(connection, log)
+
+    def wait(self, after: Mapping[str, int], seconds: float) -> bool:
+        """See `Journal.wait`. While nobody commits anything, the ends of logs are not asked for."""
+        until = time.monotonic() + seconds
+        with self._reading() as watching:
+            while True:
+                # Before the ends: what is committed behind this look makes another version.
+                version = _data_version(watching)
+                if any(self.end(log) > position for log, position in after.items()):
+                    return True
+                while _data_version(watching) == version:
+                    left = until - time.monotonic()
+                    if left <= 0:
+                        return False
+                    time.sleep(min(WAIT, left))
 
     def sync(self) -> None:
         """See `Journal.sync`."""
@@ -483,6 +499,12 @@ def _write(connection: sqlite3.Connection, log: str, rows: pa.Table, end: int) -
 
 def _end(connection: sqlite3.Connection, log: str) -> int:
     return log_end(connection, log).position
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    """A number that is another one once some other connection, of any process, has committed."""
+    [version] = connection.execute("PRAGMA data_version").fetchone()
+    return int(version)
 
 
 def _advice(error: str) -> str:
