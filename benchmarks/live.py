@@ -1,12 +1,15 @@
 """Live: how long from publishing to the arrival at a client's socket, by priority, and where that time goes.
 
     python -m benchmarks.live [--seconds 60] [--warm 15] [--rate 500] [--subscriptions 1000] [--clients 50]
-                              [--decentralised] [--alone]
+                              [--decentralised] [--alone] [--nats N] [--servers N]
 
 A whole system as `nearcast up` runs it, on the loopback: server and pipeline are processes of their own; publisher and
 clients are in this one, which takes its share of the same cores. Next to it the same with decentralised delivery, where
 the access server decides too; and with Spark's progress tracking as it is by default: what a streaming query costs that
 nobody has tuned.
+
+With `--nats` the journal is kept by so many servers of NATS (nats-server), each of which syncs every write; with
+`--servers` there are so many access servers, among which the clients divide themselves. That is measured alone.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import bisect
+import os
 import statistics
 import sys
 import tempfile
@@ -21,7 +25,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -32,15 +36,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.load import Load, Traffic
 from benchmarks.machine import machine
 from benchmarks.options import add_load, load_of
-from nearcast.cli.options import journal_path
+from nearcast.cli.options import JOURNAL, journal_path
 from nearcast.cli.serving_options import ServingOptions
 from nearcast.cli.supervisor import Supervisor, SystemPart
-from nearcast.cli.system import define, free_port, running, wait_until_ready
+from nearcast.cli.system import define, free_port, opened_at, running, wait_until_ready
 from nearcast.client import Client
+from nearcast.journal.seam import Journal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.definitions import files
+from tests.nats_servers import NatsServer, addresses, cluster
 
 LOOK = 0.004
+NATS_LOOK = 0.02
+"""Seconds between two looks how far the logs go; where servers are asked for it, that is a load of its own."""
 STAGES = (
     ("door", "POST until accepted: HTTP, JSON, checks"),
     ("append", "accepted until in the journal: gathering a block, writing it"),
@@ -55,7 +63,8 @@ STAGES = (
 class Watch:
     """When each position was in the logs of events and deliveries, seen by looking every few milliseconds."""
 
-    journal: SqliteJournal
+    journal: Journal
+    pause: float = LOOK
     seen: dict[str, tuple[list[int], list[float]]] = field(
         default_factory=lambda: {"events": ([], []), "deliveries": ([], [])}
     )
@@ -69,7 +78,7 @@ class Watch:
                 if not positions or end > positions[-1]:
                     positions.append(end)
                     times.append(time.time())
-            time.sleep(LOOK)
+            time.sleep(self.pause)
 
     def when(self, log: str, position: int) -> float:
         """The moment at which a position was first seen in a log."""
@@ -78,9 +87,9 @@ class Watch:
 
 
 @contextmanager
-def watching(journal: SqliteJournal) -> Iterator[Watch]:
+def watching(journal: Journal, pause: float = LOOK) -> Iterator[Watch]:
     """A watch in a thread of its own."""
-    watch = Watch(journal)
+    watch = Watch(journal, pause)
     thread = threading.Thread(target=watch.run, daemon=True)
     thread.start()
     yield watch
@@ -113,7 +122,7 @@ def run(load: Load, seconds: float, warm: float, tuned: bool = True) -> Outcome:
         with (running if tuned else untuned)(data, ServingOptions(port=port), None, metrics) as supervisor:
             wait_until_ready(supervisor, url, data, seconds=400.0)
             with watching(journal) as watch:
-                traffic, batch = asyncio.run(_traffic(load, url, seconds, warm, metrics))
+                traffic, batch = asyncio.run(_traffic(load, [url], seconds, warm, metrics))
         return _outcome(traffic, journal, watch, batch, seconds)
 
 
@@ -130,10 +139,61 @@ def untuned(data: Path, options: ServingOptions, master: str | None, metrics_por
         supervisor.stop()
 
 
-async def _traffic(load: Load, url: str, seconds: float, warm: float, metrics: int) -> tuple[Traffic, dict[str, float]]:
+def run_domain(load: Load, seconds: float, warm: float, nodes: int, servers: int) -> Outcome:
+    """The same with several access servers, on a journal that so many servers of NATS keep; 0: on a file."""
+    with tempfile.TemporaryDirectory(prefix="nearcast-live-") as folder, ExitStack() as stack:
+        data = Path(folder)
+        location = stack.enter_context(_nats(data, nodes)) if nodes else None
+        journal = stack.enter_context(closing(opened_at(data, location)))
+        (data / "load.yaml").write_text(yaml.safe_dump(load.definitions()))
+        define(journal, files.load([data / "load.yaml"]))
+        ports, metrics = {f"server-{number}": free_port() for number in range(servers)}, free_port()
+        urls = [f"http://127.0.0.1:{port}" for port in ports.values()]
+        supervisor = stack.enter_context(_domain(data, ports, metrics, location))
+        for url in urls:
+            wait_until_ready(supervisor, url, data, seconds=400.0, location=location)
+        with watching(journal, NATS_LOOK if nodes else LOOK) as watch:
+            traffic, batch = asyncio.run(_traffic(load, urls, seconds, warm, metrics))
+        return _outcome(traffic, journal, watch, batch, seconds)
+
+
+@contextmanager
+def _nats(data: Path, nodes: int) -> Iterator[str]:
+    """Servers of NATS, and where the journal is that they keep."""
+    found = cluster(data / "nats", nodes) if nodes > 1 else [NatsServer(data / "nats").start()]
+    try:
+        yield f"{addresses(found)}/live"
+    finally:
+        for server in found:
+            server.kill()
+
+
+@contextmanager
+def _domain(data: Path, ports: dict[str, int], metrics_port: int, location: str | None) -> Iterator[Supervisor]:
+    """Access servers by name and one pipeline; where the journal is not in a file each has a folder, as on machines."""
+    environment = {**os.environ, **({JOURNAL: location} if location else {})}
+    parts = [
+        SystemPart("pipeline", ["pipeline", "--data", str(data), "--metrics-port", str(metrics_port)], environment)
+    ]
+    for name, port in ports.items():
+        words = ["server", "--data", str(data / name if location else data), "--port", str(port), "--node", name]
+        parts.append(SystemPart(name, words, environment))
+    supervisor = Supervisor(parts)
+    try:
+        supervisor.start()
+        yield supervisor
+    finally:
+        supervisor.stop()
+
+
+async def _traffic(
+    load: Load, urls: Sequence[str], seconds: float, warm: float, metrics: int
+) -> tuple[Traffic, dict[str, float]]:
     async with AsyncExitStack() as stack:
-        unmeasured, traffic = Traffic(load, url), Traffic(load, url)
-        clients = [await stack.enter_async_context(Client(url, id)) for id in load.ids()]
+        unmeasured, traffic = Traffic(load, urls), Traffic(load, urls)
+        # Each begins with another one of them.
+        turned = ([*urls[at % len(urls) :], *urls[: at % len(urls)]] for at in range(load.clients))
+        clients = [await stack.enter_async_context(Client(*one)) for one in zip(turned, load.ids(), strict=True)]
         tasks = [asyncio.create_task(traffic.receive(client)) for client in clients]
         tasks += [asyncio.create_task(traffic.move(client)) for client in clients]
         await asyncio.gather(*(client.connected() for client in clients))
@@ -163,9 +223,7 @@ async def stage_seconds(port: int) -> dict[str, float]:
     return found
 
 
-def _outcome(
-    traffic: Traffic, journal: SqliteJournal, watch: Watch, batch: dict[str, float], seconds: float
-) -> Outcome:
+def _outcome(traffic: Traffic, journal: Journal, watch: Watch, batch: dict[str, float], seconds: float) -> Outcome:
     """Joins what was seen here with what the journal says of each delivery."""
     accepted, settled = _accepted(journal), _settled(journal)
     waits: dict[int, list[float]] = {}
@@ -188,12 +246,12 @@ def _outcome(
     return Outcome(waits, stages, batch, traffic.events, traffic.late, seconds)
 
 
-def _accepted(journal: SqliteJournal) -> dict[int, float]:
+def _accepted(journal: Journal) -> dict[int, float]:
     table = journal.read("events", 0, journal.end("events")).select(["position", "accepted"])
     return {row["position"]: row["accepted"].timestamp() for row in table.to_pylist() if row["accepted"]}
 
 
-def _settled(journal: SqliteJournal) -> dict[tuple[str, int], tuple[float, float]]:
+def _settled(journal: Journal) -> dict[tuple[str, int], tuple[float, float]]:
     table = journal.read("outcomes", 0, journal.end("outcomes"))
     return {
         (row["client"], row["event"]): (row["queued"].timestamp(), row["sent"].timestamp())
@@ -236,9 +294,16 @@ def main(arguments: Sequence[str], say: Callable[[str], None] = print) -> None:
     add_load(parser, rate=500.0, subscriptions=1_000, clients=50)
     parser.add_argument("--decentralised", action="store_true", help="The first run with decentralised delivery.")
     parser.add_argument("--alone", action="store_true", help="Leave out the comparison.")
+    parser.add_argument("--nats", type=int, default=0, help="Keep the journal on so many servers of NATS: 0, 1, 3, 5.")
+    parser.add_argument("--servers", type=int, default=1, help="So many access servers.")
     given = parser.parse_args(arguments)
     say(machine())
     load = replace(load_of(given), delivery="decentralised" if given.decentralised else "ordered")
+    if given.nats or given.servers > 1:
+        title = f"{given.servers} access servers, {given.nats or 'no'} servers of NATS"
+        report(title, run_domain(load, given.seconds, given.warm, given.nats, given.servers))
+        say(machine())
+        return
     outcome = run(load, given.seconds, given.warm)
     report("nearcast, decentralised delivery" if given.decentralised else "nearcast", outcome)
     if not given.alone:

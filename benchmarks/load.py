@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -119,10 +119,10 @@ def _report(chance: random.Random, id: str, unit: int, place: dict[str, float]) 
 
 @dataclass
 class Traffic:
-    """A load under way on the server at `url`: when each event was published, and what arrived where, when."""
+    """A load under way on a server, or on several of a domain: when each event was published, what arrived when."""
 
     load: Load
-    url: str
+    url: str | Sequence[str]
     keep: bool = True
     """Whether arrivals are kept; else they are only counted."""
     published: dict[str, float] = field(default_factory=dict)

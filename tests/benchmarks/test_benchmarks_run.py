@@ -46,7 +46,7 @@ IN_SESSION = {
 ON_SPARK = {
     "hostile": "--seconds 1 --rounds 1 --warm 1 --rate 20 --subscriptions 10 --clients 2 --only squares",
     "idle": "--seconds 3 --settle 2 --clients 2",
-    "live": "--seconds 2 --warm 0.5 --rate 20 --subscriptions 10 --clients 2 --alone",
+    "live": "--seconds 2 --warm 0.5 --rate 20 --subscriptions 10 --clients 2 --nats 1 --servers 2",
     "memory": "--minutes 0.08 --every 0.5 --rate 20 --subscriptions 10 --clients 2",
     "zones live": "--live --zones 50 --entities 40 --rate 200 --warm 1 --flow 2 --publishers 1",
 }

@@ -123,7 +123,7 @@ def test_at_a_pace_it_says_now_and_then_how_far_it_is(
         async with running() as server:
             for schedule in (EventSchedule(rate=1e6), EventSchedule()):
                 run = publish._PublishRun(schedule, None, False)
-                await run.publish((tmp_path / "e.jsonl",), server.url, None)
+                await run.publish((tmp_path / "e.jsonl",), [server.url], None)
                 assert (2, False) == (run.taken + run.known, run.stopped)
 
     asyncio.run(test())
@@ -135,7 +135,7 @@ def test_at_a_pace_it_says_now_and_then_how_far_it_is(
 def test_a_server_that_goes_away_leaves_a_right_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was published before is told, then what is wrong."""
     (tmp_path / "e.jsonl").write_text("\n".join([told("e0", 0), told("e1", 1)]))
-    monkeypatch.setattr(publish, "fetch", lambda *_: {})
+    monkeypatch.setattr(publish, "require_server", lambda _: None)
     monkeypatch.setattr(publish, "Publisher", partial(Publisher, patience=0.0))
     found = CliRunner().invoke(publish.command, [str(tmp_path / "e.jsonl"), "--url", "http://127.0.0.1:1"])
     assert "note: 0 events published, 0 refused; of what was sent last it is not known" in found.stderr

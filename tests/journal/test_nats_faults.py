@@ -109,6 +109,9 @@ def test_a_server_of_a_version_before_is_refused(
     monkeypatch.setattr(nats_connection, "OLDEST", (99, 1))
     with pytest.raises(JournalError, match=r"expected a NATS server of version 99\.1 or newer, got 2\.\d+"):
         NatsJournal(new_stream())
+    assert nats_connection.is_too_old((2, 10))
+    # A server that dies as it is connected to has said nothing by then.
+    assert not nats_connection.is_too_old((0, 0))
 
 
 def test_a_full_disk_is_told_and_goes_on_when_there_is_room(tmp_path: Path) -> None:

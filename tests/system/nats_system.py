@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 NODES = ("n0", "n1", "n2")
 SERVERS = ("north", "south")
 PIPELINE = "pipeline"
-READY_SECONDS = 120.0
+READY_SECONDS = 300.0
 
 
 @dataclass
@@ -67,9 +67,9 @@ class NatsSystem:
         with closing(NatsJournal(self.direct)) as journal:
             define(journal, files.load([path]))
 
-    async def journal(self) -> NatsJournal:
-        """The journal, to be read; not by way of a relay, as it is opened by a thread while relays work."""
-        return await asyncio.to_thread(NatsJournal, self.direct, True)
+    async def journal(self, read_only: bool = True) -> NatsJournal:
+        """The journal, not by way of a relay; opened in a thread, while relays work."""
+        return await asyncio.to_thread(NatsJournal, self.direct, read_only)
 
     async def _open_relays(self) -> None:
         """Each part and each node speaks to the nodes by relays of its own; nodes are not told any other way."""

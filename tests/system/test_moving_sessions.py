@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import signal
+import sys
+from asyncio.subprocess import PIPE, Process
 from contextlib import closing
 from pathlib import Path
 
@@ -15,10 +18,13 @@ from nearcast.errors import SetupError
 from nearcast.journal.jetstream.nats_register import NatsRegister
 from nearcast.server.domain.directory import ServerDirectory
 from tests.nats_servers import NatsServer, binary
-from tests.system.server_fleet import Fleet, check, deciding, followers, publish
+from tests.system.server_fleet import KINDS, Fleet, check, deciding, event, followers, publish
 
 COUNTED = ("handovers", "takeovers", "redirects", "errors")
 """Counters that are told of a run: of servers that run at its end, since they were started."""
+
+
+EVENTS = 90
 
 
 async def move_about(fleet: Fleet, clients: int, moves: int, kills: int, pause: float) -> None:
@@ -70,6 +76,43 @@ def test_many_sessions_move_while_servers_are_killed(tmp_path: Path) -> None:
     try:
         with deciding(tmp_path):
             asyncio.run(move_about(fleet, 200, 10_000, 10, 2.0))
+    finally:
+        fleet.stop()
+
+
+async def commanded(fleet: Fleet, file: Path) -> None:
+    """`publish` and `tail` at two servers, while the one that they have is killed."""
+    await fleet.start()
+    urls = [word for url in fleet.urls for word in ("--url", url)]
+    file.write_text("\n".join(json.dumps(event(f"e{number}", KINDS[number % 3])) for number in range(EVENTS)))
+    words = ["tail", "--filter", "kind = 'fire'", "--count", str(EVENTS // 3), "--json", *urls]
+    tail = await started(words)
+    assert tail.stdout and tail.stderr
+    async with asyncio.timeout(60):
+        assert b"listening" in await tail.stderr.readline()
+    publish = await started(["publish", str(file), "--rate", "20", "--json", *urls])
+    first = [await tail.stdout.readline() for _ in range(3)]
+    assert -signal.SIGKILL == await fleet.end("north", signal.SIGKILL)
+    async with asyncio.timeout(90):
+        shown, _ = await tail.communicate()
+        said, _ = await publish.communicate()
+    found = [json.loads(line) for line in [*first, *shown.splitlines()]]
+    assert [f"e{number}" for number in range(0, EVENTS, 3)] == [one["event"]["id"] for one in found]
+    assert (0, 0) == (tail.returncode, publish.returncode)
+    assert (EVENTS, 0) == (json.loads(said)["published"] + json.loads(said)["known"], json.loads(said)["refused"])
+
+
+async def started(words: list[str]) -> Process:
+    """A command of nearcast as a process."""
+    return await asyncio.create_subprocess_exec(sys.executable, "-m", "nearcast", *words, stdout=PIPE, stderr=PIPE)
+
+
+def test_tail_and_publish_go_on_at_another_server(tmp_path: Path) -> None:
+    """With several --url: nothing is missing, and nothing is shown twice."""
+    fleet = Fleet(tmp_path, ("north", "south"))
+    try:
+        with deciding(tmp_path):
+            asyncio.run(commanded(fleet, tmp_path / "events.jsonl"))
     finally:
         fleet.stop()
 

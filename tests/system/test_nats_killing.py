@@ -6,10 +6,11 @@ import asyncio
 import json
 import random
 from collections import Counter, defaultdict
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
 
@@ -51,24 +52,14 @@ class Plan:
     pause: float
     spread: float
     """Seconds between two kills of access servers, at most."""
-    spark: bool
+    gone: float = 0.0
+    """For so many seconds all nodes are gone at once, in the midst of it."""
+    spark: bool = False
 
 
-SHORT = Plan(
-    servers=2, pipelines=1, nodes=1, leaders=1, links=1, least=300, events=5_000, pause=0.1, spread=6.0, spark=False
-)
-WHOLE = Plan(
-    servers=100,
-    pipelines=15,
-    nodes=40,
-    leaders=45,
-    links=40,
-    least=3_000,
-    events=40_000,
-    pause=0.5,
-    spread=26.0,
-    spark=True,
-)
+SHORT = Plan(servers=2, pipelines=1, nodes=1, leaders=1, links=1, least=300, events=5_000, pause=0.1, spread=6.0)
+WHOLE = Plan(80, 30, 45, 45, links=30, least=2_000, events=40_000, pause=0.5, spread=22.0, gone=60.0)
+ON_SPARK = Plan(4, 2, 2, 2, links=2, least=1_000, events=10_000, pause=0.3, spread=40.0, gone=60.0, spark=True)
 
 
 @dataclass
@@ -82,11 +73,11 @@ class Run:
     published: list[str] = field(default_factory=list)
     positions: list[int | None] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
-    waited: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """By what was done, the longest that a publisher waited for an answer from then on."""
+    unavailable: list[float] = field(default_factory=list)
+    """Seconds from the death of a node that led until a write was answered."""
+    said: list[dict[str, Any]] = field(default_factory=list)
+    """What access servers said of the journal then, in their status and in their metrics."""
     status: dict[str, dict[str, Any]] = field(default_factory=dict)
-    metrics: dict[str, dict[str, float]] = field(default_factory=dict)
-    outages: dict[str, tuple[float, float]] = field(default_factory=dict)
     logs: dict[str, pa.Table] = field(default_factory=dict)
 
     def rows(self, log: str) -> list[dict[str, Any]]:
@@ -94,7 +85,14 @@ class Run:
         return self.logs[log].to_pylist()
 
 
-@pytest.fixture(scope="module", params=[pytest.param(SHORT, id="short"), pytest.param(WHOLE, id="whole", marks=LONG)])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(SHORT, id="short"),
+        pytest.param(WHOLE, id="whole", marks=LONG),
+        pytest.param(ON_SPARK, id="on Spark", marks=LONG),
+    ],
+)
 def disturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run in which processes were killed and links were cut, after everything is settled."""
     folder = tmp_path_factory.mktemp("nats-killing")
@@ -140,27 +138,18 @@ async def receive(run: Run, number: int) -> None:
 
 async def publish(run: Run, disturbing: asyncio.Future[Any]) -> None:
     """Publishes as long as there is disturbance; what was not answered is given again, as it has to be."""
-    loop, number = asyncio.get_running_loop(), 0
+    number = 0
     # In one go, before anything is disturbed: relays wait meanwhile.
     events = history.documents(CLIENTS, run.plan.events)
     async with Publisher(run.system.urls, patience=120.0) as publisher:
         while number * BATCH < run.plan.least or not disturbing.done():
             batch = events[number * BATCH : (number + 1) * BATCH]
-            began = loop.time()
             found = await publisher.publish(batch)
             assert not found.faults
             run.published += [str(event["id"]) for event in batch]
             run.positions += found.positions
-            for waited in run.waited.values():
-                waited[-1] = max(waited[-1], loop.time() - began)
             number += 1
             await asyncio.sleep(run.plan.pause)
-
-
-def note(run: Run, what: str) -> None:
-    """Something was done."""
-    run.done[what] += 1
-    run.waited[what].append(0.0)
 
 
 async def kill_pipelines(run: Run, chance: random.Random) -> None:
@@ -172,7 +161,7 @@ async def kill_pipelines(run: Run, chance: random.Random) -> None:
             while turn % 3 != 2 and turn and await end(journal) <= decided:
                 await asyncio.sleep(0.5)
             await run.system.kill(PIPELINE)
-            note(run, "pipeline")
+            run.done["pipeline"] += 1
 
 
 async def end(journal: NatsJournal) -> int:
@@ -189,7 +178,7 @@ async def kill_servers(run: Run, chance: random.Random) -> None:
     for turn in range(run.plan.servers):
         await asyncio.sleep(chance.uniform(0.5, run.plan.spread if turn % 4 else 4.0))
         await run.system.kill(SERVERS[turn % 2] if turn < 2 else chance.choice(SERVERS))
-        note(run, "server")
+        run.done["server"] += 1
 
 
 async def disturb_nodes(run: Run, chance: random.Random) -> None:
@@ -197,18 +186,39 @@ async def disturb_nodes(run: Run, chance: random.Random) -> None:
     plan = run.plan
     todo = ["node"] * plan.nodes + ["leader"] * plan.leaders + ["link"] * plan.links
     chance.shuffle(todo)
+    if plan.gone:
+        todo.insert(len(todo) // 2, "all")
     for what in todo:
         led = (await run.system.whole())["leader"]
         await asyncio.sleep(chance.uniform(0.0, 2.0))
+        run.done[what] += 1
         if what == "link":
-            note(run, what)
             await cut(run, chance, led)
-            continue
-        name = led if what == "leader" else chance.choice([one for one in NODES if one != led])
-        await asyncio.to_thread(run.system.nodes[name].kill)
-        note(run, what)
-        await asyncio.sleep(chance.uniform(0.1, 3.0) if what == "node" else chance.uniform(5.0, 10.0))
-        await asyncio.to_thread(run.system.nodes[name].start)
+        elif what == "leader":
+            await kill_leader(run, led)
+        else:
+            names = list(NODES) if what == "all" else [chance.choice([one for one in NODES if one != led])]
+            seconds = plan.gone if what == "all" else chance.uniform(0.1, 3.0)
+            await asyncio.gather(*(asyncio.to_thread(run.system.nodes[name].kill) for name in names))
+            await asyncio.sleep(seconds)
+            await asyncio.gather(*(asyncio.to_thread(run.system.nodes[name].start) for name in names))
+
+
+async def kill_leader(run: Run, led: str) -> None:
+    """Kills the node that leads; how long nobody answers, and what the access servers say of that."""
+    loop = asyncio.get_running_loop()
+    with closing(await run.system.journal(read_only=False)) as journal:
+        await asyncio.to_thread(journal.probe)
+        await asyncio.to_thread(run.system.nodes[led].kill)
+        began = loop.time()
+        await asyncio.to_thread(journal.probe)
+        run.unavailable.append(loop.time() - began)
+    for name in SERVERS:
+        # One that was killed, or starts, says nothing.
+        with suppress(httpx.HTTPError):
+            status, metrics = await run.system.status(name), await run.system.metrics(name)
+            run.said.append({**status["journal"], "metric": metrics["nearcast_journal_outages_total"]})
+    await asyncio.to_thread(run.system.nodes[led].start)
 
 
 async def cut(run: Run, chance: random.Random, led: str) -> None:
@@ -240,7 +250,7 @@ async def rest(run: Run) -> None:
             while not await run.system.ready():
                 await asyncio.sleep(0.3)
             for name in SERVERS:
-                run.status[name], run.metrics[name] = await run.system.status(name), await run.system.metrics(name)
+                run.status[name] = await run.system.status(name)
             for log in ("events", "deliveries", "outcomes"):
                 run.logs[log] = await asyncio.to_thread(journal.read, log, 0, 10_000_000)
     print(json.dumps(told(run), indent=1))
@@ -265,10 +275,7 @@ def told(run: Run) -> dict[str, Any]:
         "events": len(run.published),
         "deliveries": sum(map(len, run.found.values())),
         "repeated on the wire": sum(client.duplicates for client in run.clients),
-        "publisher waited": {
-            what: {"longest": round(max(each), 1), "median": round(sorted(each)[len(each) // 2], 1)}
-            for what, each in run.waited.items()
-        },
+        "leader died, seconds without a write": sorted(round(one, 1) for one in run.unavailable),
         "journal": {name: status["journal"] for name, status in run.status.items()},
         "megabytes and open files": {
             name: {when: (round(memory), files) for when, (memory, files) in each.items()}
@@ -290,10 +297,16 @@ def test_all_was_disturbed_as_planned(disturbed: Run) -> None:
     """And whatever was killed was started again."""
     plan = disturbed.plan
     wanted = {"server": plan.servers, "pipeline": plan.pipelines, "node": plan.nodes, "leader": plan.leaders}
-    assert wanted | {"link": plan.links} == disturbed.done
+    assert wanted | {"link": plan.links} | ({"all": 1} if plan.gone else {}) == disturbed.done
     restarts = {name: part.restarts for name, part in disturbed.system.parts.items()}
     assert plan.pipelines <= restarts[PIPELINE]
     assert plan.servers <= sum(restarts[name] for name in SERVERS)
+
+
+def test_servers_say_that_the_journal_was_away(disturbed: Run) -> None:
+    """In their status and in their metrics, whoever of them was there when a node died that led."""
+    assert all(one["metric"] >= one["outages"] for one in disturbed.said)
+    assert not disturbed.said or any(one["unavailable_seconds_total"] > 0 for one in disturbed.said)
 
 
 def test_what_a_publisher_was_told_is_durable_is_there_once_and_in_order(disturbed: Run) -> None:

@@ -162,19 +162,26 @@ def _named(context: click.Context, parameter: click.Parameter, value: str) -> st
 
 
 def _server_url(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    if is_nats(value):
-        raise click.BadParameter(
-            f"expected an access server, like {URL}, got the address of a journal on NATS; start a server on it with"
-            " `nearcast server --journal`, and name that"
-        )
-    return value
+    """The server, of several in the environment the first."""
+    return _server_urls(context, parameter, value.split())[0]
+
+
+def _server_urls(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    for value in values:
+        if is_nats(value):
+            raise click.BadParameter(
+                f"expected an access server, like {URL}, got the address of a journal on NATS; start a server on it"
+                " with `nearcast server --journal`, and name that"
+            )
+    return tuple(values) or (URL,)
+
+
+def _token_option(function: F) -> F:
+    return click.option("--token", envvar=TOKEN, help=f"Bearer token; better in the environment as {TOKEN}.")(function)
 
 
 def server_options(function: F) -> F:
     """`--url` and `--token` of the access server to talk to."""
-    function = click.option("--token", envvar=TOKEN, help=f"Bearer token; better in the environment as {TOKEN}.")(
-        function
-    )
     return click.option(
         "--url",
         envvar=SERVER,
@@ -182,4 +189,17 @@ def server_options(function: F) -> F:
         show_default=True,
         callback=_server_url,
         help=f"The access server; also in the environment as {SERVER}.",
-    )(function)
+    )(_token_option(function))
+
+
+def several_server_options(function: F) -> F:
+    """`--url`, which may be given several times, and `--token` of the access servers to talk to."""
+    return click.option(
+        "--url",
+        "urls",
+        multiple=True,
+        envvar=SERVER,
+        callback=_server_urls,
+        help="The access server, or several of one domain, each with --url: the next one is gone to where one does not"
+        f" answer. Also in the environment as {SERVER}, with blanks between several.  [default: {URL}]",
+    )(_token_option(function))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,9 +15,9 @@ from typing import Any
 
 import click
 
-from nearcast.cli.options import INPUT_FILE, Positive, server_options
+from nearcast.cli.options import INPUT_FILE, Positive, several_server_options
 from nearcast.cli.output import DeadLetterLog, pluralize, print_json, progress, warn
-from nearcast.cli.system import fetch
+from nearcast.cli.system import require_server
 from nearcast.client import Published, Publisher
 from nearcast.client.event_schedule import EventSchedule, batches_due, time_in
 from nearcast.errors import Fault, Mark, NearcastError
@@ -46,14 +46,14 @@ Item = tuple[Mark, Any]
 )
 @click.option("--rate", type=Positive(), help="Publish so many events a second.")
 @click.option("--now", is_flag=True, help="With --speed: move the times, so that each is when its event is published.")
-@server_options
+@several_server_options
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as one JSON object.")
 def command(
     files: tuple[Path, ...],
     speed: float | None,
     rate: float | None,
     now: bool,
-    url: str,
+    urls: tuple[str, ...],
     token: str | None,
     as_json: bool,
 ) -> None:
@@ -70,10 +70,10 @@ def command(
     if now and speed is None:
         raise click.UsageError("--now is for --speed: --speed 1 --now publishes as if it happened now")
     # A server that restarts meanwhile is waited for; one that never was there is told at once.
-    fetch(url, "/health", None, "healthy")
+    require_server(urls)
     run = _PublishRun(EventSchedule(speed, rate), datetime.now(UTC) if now else None, speed is not None)
     try:
-        asyncio.run(run.publish(files or (STANDARD_INPUT,), url, token))
+        asyncio.run(run.publish(files or (STANDARD_INPUT,), urls, token))
     except (NearcastError, KeyboardInterrupt):
         warn("note", f"{run.told()}; of what was sent last it is not known")
         raise
@@ -122,11 +122,11 @@ class _PublishRun:
         repeated = f"{self.known:,} known already, " if self.known else ""
         return f"{pluralize(self.taken, 'event')} published, {repeated}{self.letters.count:,} refused"
 
-    async def publish(self, files: tuple[Path, ...], url: str, token: str | None) -> None:
+    async def publish(self, files: tuple[Path, ...], urls: Sequence[str], token: str | None) -> None:
         """Publishes what is in files, until it is done or ended by Ctrl-C."""
         clock = asyncio.get_running_loop().time
         with progress("publishing") as advance, self._interruptible():
-            async with Publisher(url, token) as publisher:
+            async with Publisher(urls, token) as publisher:
                 documents = read_documents(files, self.letters)
                 async for batch in batches_due(self._scheduled(documents), BATCH, clock, self._rest):
                     found = await self._sent(publisher, [document for _, document in batch])

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -228,6 +228,18 @@ def fetch(url: str, path: str, token: str | None, *names: str) -> dict[str, Any]
     if document is None or not document.keys() >= set(names):
         raise something_else(url, path, answer)
     return document
+
+
+def require_server(urls: Sequence[str]) -> None:
+    """Returns where an access server answers at one of some URLs. Raises SetupError, of the last, where none does."""
+    for at, url in enumerate(urls, 1):
+        try:
+            fetch(url, "/health", None, "healthy")
+            return
+        except SetupError:
+            # One that does not work just now may be gone to later.
+            if at == len(urls):
+                raise
 
 
 def unreachable(url: str, error: Exception) -> SetupError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -13,9 +13,9 @@ import click
 import httpx
 from rich.console import Console
 
-from nearcast.cli.options import server_options
+from nearcast.cli.options import several_server_options
 from nearcast.cli.output import plain, print_json, warn
-from nearcast.cli.system import document_of, fetch
+from nearcast.cli.system import document_of, require_server, unreachable
 from nearcast.client import Client, Delivery
 from nearcast.errors import Fault, Mark, SetupError
 
@@ -31,14 +31,14 @@ AWAY_SECONDS = 2.0
 @click.option("--filter", "filter_text", help="CQL2 text: subscribe this client while it listens.")
 @click.option("--reading", "readings", multiple=True, metavar="NAME=NUMBER", help="State a reading, as bandwidth=200.")
 @click.option("--count", type=int, help="End after so many deliveries.")
-@server_options
+@several_server_options
 @click.option("--json", "as_json", is_flag=True, help="Print each delivery as a JSON object.")
 def command(
     client: str | None,
     filter_text: str | None,
     readings: tuple[str, ...],
     count: int | None,
-    url: str,
+    urls: tuple[str, ...],
     token: str | None,
     as_json: bool,
 ) -> None:
@@ -50,7 +50,7 @@ def command(
         raise click.UsageError("give a CLIENT, or a --filter, or both")
     stated = dict(_reading(text) for text in readings)
     try:
-        asyncio.run(_tail(client, filter_text, stated, count, url, token, as_json))
+        asyncio.run(_tail(client, filter_text, stated, count, urls, token, as_json))
     except KeyboardInterrupt:
         sys.exit(0)
 
@@ -68,19 +68,20 @@ async def _tail(
     filter_text: str | None,
     readings: dict[str, float],
     count: int | None,
-    url: str,
+    urls: tuple[str, ...],
     token: str | None,
     as_json: bool,
 ) -> None:
     # The client would try on and on; that there is no server is to be said at once.
-    fetch(url, "/health", None, "healthy")
+    require_server(urls)
     name = client or f"tail-{uuid.uuid4().hex[:8]}"
-    async with _subscribed(name, client is None, filter_text, url, token), Client(url, name, token) as receiving:
+    subscribed = _subscribed(name, client is None, filter_text, urls, token)
+    async with subscribed, Client(urls, name, token) as receiving:
         if readings:
             await receiving.say(readings=readings)
         # A client that is not known is told before anybody waits.
         await receiving.connected()
-        warn("note", f"listening as {name} at {url}; end with Ctrl-C")
+        warn("note", f"listening as {name} at {receiving.server}; end with Ctrl-C")
         watching = asyncio.create_task(_watch(receiving))
         try:
             await _show_all(receiving, count, as_json)
@@ -113,35 +114,44 @@ async def _watch(receiving: Client) -> None:
 
 @asynccontextmanager
 async def _subscribed(
-    name: str, new: bool, filter_text: str | None, url: str, token: str | None
+    name: str, new: bool, filter_text: str | None, urls: Sequence[str], token: str | None
 ) -> AsyncIterator[None]:
     """The client and its subscription for as long as it listens."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     wanted: dict[str, dict[str, str]] = {f"/clients/{name}": {}} if new else {}
     if filter_text:
         wanted[f"/subscriptions/tail-{uuid.uuid4().hex[:8]}"] = {"client": name, "filter": filter_text}
-    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=10.0) as http, AsyncExitStack() as stack:
+    async with httpx.AsyncClient(headers=headers, timeout=10.0) as http, AsyncExitStack() as stack:
         for path, document in wanted.items():
-            await _ask(http, "PUT", path, document)
-            stack.push_async_callback(_ask, http, "DELETE", path)
+            await _ask(http, urls, "PUT", path, document)
+            stack.push_async_callback(_ask, http, urls, "DELETE", path)
         yield
 
 
-async def _ask(http: httpx.AsyncClient, method: str, path: str, document: Any = None) -> None:
-    try:
-        answer = await http.request(method, path, json=document)
-    except httpx.HTTPError as error:
+async def _ask(http: httpx.AsyncClient, urls: Sequence[str], method: str, path: str, document: Any = None) -> None:
+    """Asks the first server that answers, and has room."""
+    for at, url in enumerate(urls, 1):
+        try:
+            answer = await http.request(method, f"{url.rstrip('/')}{path}", json=document)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            if at < len(urls):
+                continue
+            raise unreachable(url, error) from error
+        if answer.status_code < 500 or at == len(urls):
+            return _accept(answer, url, path)
+
+
+def _accept(answer: httpx.Response, url: str, path: str) -> None:
+    """Raises what a server said, where it refused."""
+    if answer.status_code < 400:
+        return
+    came = document_of(answer) or {}
+    if not came.keys() >= {"expected", "came"}:
         raise SetupError(
-            f"expected an access server at {http.base_url}, got {error}; start one with `nearcast up`, or use --url"
-        ) from error
-    if answer.status_code >= 400:
-        came = document_of(answer) or {}
-        if not came.keys() >= {"expected", "came"}:
-            raise SetupError(
-                f"expected an access server at {http.base_url}, got status {answer.status_code}: {answer.text[:100]!r};"
-                " is the address right?"
-            )
-        raise Fault(came["expected"], came["came"], Mark(came.get("where") or path), came.get("advice") or "")
+            f"expected an access server at {url}, got status {answer.status_code}: {answer.text[:100]!r};"
+            " is the address right?"
+        )
+    raise Fault(came["expected"], came["came"], Mark(came.get("where") or path), came.get("advice") or "")
 
 
 def _show(delivery: Delivery, as_json: bool) -> None:

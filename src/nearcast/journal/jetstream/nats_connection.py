@@ -72,7 +72,7 @@ class NatsConnection:
         # It ends by itself, and says why; on a machine that is busy it may take longer.
         self._client = self._run(self._connect(CONNECT_SECONDS), CONNECT_SECONDS + ANSWER_SECONDS)
         version = self._client.connected_server_version
-        if (version.major, version.minor) < OLDEST:
+        if is_too_old((version.major, version.minor)):
             self.close()
             came = f"{version.major}.{version.minor}.{version.patch}"
             raise JournalError(
@@ -272,6 +272,11 @@ class NatsConnection:
         heard = self._listening.pop(inbox, None)
         if heard:
             await heard.unsubscribe()
+
+
+def is_too_old(version: tuple[int, int]) -> bool:
+    """Whether a server of that version is of no use; 0.0: the connection to it was lost before it was looked at."""
+    return (0, 0) < version < OLDEST
 
 
 def library() -> Any:
