@@ -20,6 +20,7 @@ from nearcast.journal.jetstream.nats_journal import NatsJournal
 from nearcast.language.definitions import files
 from nearcast.pipeline.snapshots import ready_file
 from tests.nats_servers import NatsServer, addresses
+from tests.system.machine_clock import MachineClock
 from tests.system.relays import Relay
 
 ROOT = Path(__file__).parents[2]
@@ -36,6 +37,8 @@ class NatsSystem:
     folder: Path
     definitions: dict[str, Any]
     spark: bool = True
+    clock: MachineClock | None = None
+    """That of the machine of the last access server, if it is another one's."""
     nodes: dict[str, NatsServer] = field(default_factory=dict)
     relays: dict[tuple[str, str], Relay] = field(default_factory=dict)
     """By who speaks, and to which node."""
@@ -94,7 +97,8 @@ class NatsSystem:
 
     def _part(self, name: str) -> SystemPart:
         servers = ",".join(f"127.0.0.1:{self.relays[name, node].port}" for node in NODES)
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", JOURNAL: f"nats://{servers}/system"}
+        machine = self.clock.environment if self.clock and name == SERVERS[-1] else os.environ
+        environment = {**machine, "PYTHONUNBUFFERED": "1", JOURNAL: f"nats://{servers}/system"}
         words = ["--data", str(self.data(name))]
         if name == PIPELINE and not self.spark:
             environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
