@@ -85,14 +85,16 @@ class NatsConnection:
         return int(self._client.max_payload)
 
     def request(
-        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None, repeat: bool = False
+        self,
+        subject: str,
+        payload: bytes,
+        headers: Mapping[str, str] | None = None,
+        repeating: Callable[[int], None] | None = None,
     ) -> Reply:
-        """Asks, and waits for the answer; `repeat`: it changes nothing, and may be asked several times meanwhile.
-
-        Raises `Unanswered`.
+        """Asks, and waits for the answer. With `repeating` it is a question that changes nothing: it is asked again and
+        again meanwhile, and that hears the how-manieth time. Raises `Unanswered`.
         """
-        every = REPEAT_SECONDS if repeat else ANSWER_SECONDS
-        return self._run(self._request(subject, payload, headers, every), ANSWER_SECONDS + 1)
+        return self._run(self._request(subject, payload, headers, repeating), ANSWER_SECONDS + 1)
 
     def replies(self, subject: str, payload: bytes) -> list[Reply]:
         """Asks, and waits for all answers up to one with a status, which comes last. Raises `Unanswered`."""
@@ -201,12 +203,14 @@ class NatsConnection:
                     await asyncio.sleep(RECONNECT_SECONDS)
                     raise Unanswered(str(error)) from error
 
-    async def _request(self, subject: str, payload: bytes, headers: Mapping[str, str] | None, every: float) -> Reply:
+    async def _request(
+        self, subject: str, payload: bytes, headers: Mapping[str, str] | None, repeating: Callable[[int], None] | None
+    ) -> Reply:
         client = await self._connected()
         asked: list[asyncio.Future[Any]] = []
         until = time.monotonic() + ANSWER_SECONDS
         try:
-            message = await self._first_answer(client, asked, until, every, (subject, payload, headers))
+            message = await self._first_answer(client, asked, until, repeating, (subject, payload, headers))
         except asyncio.CancelledError:
             if not self._lost:
                 raise
@@ -230,7 +234,7 @@ class NatsConnection:
         client: Any,
         asked: list[asyncio.Future[Any]],
         until: float,
-        every: float,
+        repeating: Callable[[int], None] | None,
         question: tuple[str, bytes, Mapping[str, str] | None],
     ) -> Any:
         """What is answered first to a question that is asked again and again."""
@@ -240,8 +244,11 @@ class NatsConnection:
             asking = asyncio.ensure_future(client.request(subject, payload, timeout=left, headers=headers))
             asked.append(asking)
             self._asking.add(asking)
-            last = left <= 1.5 * every
-            done, _ = await asyncio.wait(asked, timeout=None if last else every, return_when=asyncio.FIRST_COMPLETED)
+            last = repeating is None or left <= 1.5 * REPEAT_SECONDS
+            seconds = None if last else REPEAT_SECONDS
+            done, _ = await asyncio.wait(asked, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if repeating and not done:
+                repeating(len(asked))
             if done:
                 return min(done, key=lambda one: one.cancelled() or one.exception() is not None).result()
 

@@ -13,7 +13,7 @@ import orjson
 from nearcast.errors import JournalError
 from nearcast.journal.jetstream.answer_watch import AnswerWatch
 from nearcast.journal.jetstream.nats_address import NatsAddress
-from nearcast.journal.jetstream.nats_connection import NatsConnection, Unanswered
+from nearcast.journal.jetstream.nats_connection import NatsConnection, Reply, Unanswered
 from nearcast.runtime.backoff import backoff
 
 T = TypeVar("T")
@@ -38,6 +38,8 @@ NO_STREAM = 10059
 STREAM_IN_USE = 10058
 QUESTIONS = ("STREAM.INFO.", "STREAM.MSG.GET.")
 """What is asked without changing anything."""
+SILENT = 2
+"""A question that was asked so often without an answer is told of as unanswered."""
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
 
@@ -175,7 +177,7 @@ class JetStream:
 
     def _direct(self, asked: dict[str, Any]) -> StreamMessage | None:
         request = orjson.dumps(asked)
-        reply = self.patiently(lambda: self.connection.request(f"$JS.API.DIRECT.GET.{self.name}", request, repeat=True))
+        reply = self.patiently(lambda: self._question(f"$JS.API.DIRECT.GET.{self.name}", request))
         return None if "Status" in reply.headers else _message(reply.headers, reply.data)
 
     def _stored(self, asked: dict[str, Any]) -> StreamMessage | None:
@@ -195,11 +197,21 @@ class JetStream:
         return self._checked(self._asked(what, asked))
 
     def _asked(self, what: str, asked: dict[str, Any]) -> dict[str, Any]:
-        request, repeat = orjson.dumps(asked), what.startswith(QUESTIONS)
-        found: dict[str, Any] = orjson.loads(self.connection.request(f"$JS.API.{what}", request, repeat=repeat).data)
+        ask = self._question if what.startswith(QUESTIONS) else self.connection.request
+        found: dict[str, Any] = orjson.loads(ask(f"$JS.API.{what}", orjson.dumps(asked)).data)
         if found.get("error", {}).get("code") == 503:
             raise Unanswered(_described(found["error"]))
         return found
+
+    def _question(self, subject: str, request: bytes) -> Reply:
+        """The answer to what changes nothing; while there is none after some tries, that is told."""
+        began = self.watch.begin()
+
+        def repeating(count: int) -> None:
+            if count >= SILENT:
+                self.watch.failed("asking", Unanswered("no answer yet"), began)
+
+        return self.connection.request(subject, request, repeating=repeating)
 
     def patiently(self, call: Callable[[], T], made: bool = True) -> T:
         """What a call gives that may be made again, once somebody answers; `made`: it is of a stream that has to be
