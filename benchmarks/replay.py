@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -30,9 +30,8 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes
 from nearcast.model.filter import And
 from nearcast.pipeline.batch_replay import replay
-from nearcast.pipeline.source import ranges
 from nearcast.pipeline.spark_session import session
-from nearcast.pipeline.spread import submit_batch
+from nearcast.pipeline.spread import BatchSpreader, submit_batch
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import FoldedBatch, StateFold
 
@@ -214,20 +213,19 @@ def _alone(console: Console, found: pa.Table, filters: list[int]) -> None:
     console.print(table)
 
 
-def _decided(batch: FoldedBatch, blocks: Callable[[], DataFrame], bench: Bench, spread: int) -> pa.Table:
-    return submit_batch(batch, blocks, bench.journal.path, bench.folder, spread=spread)()
+def _decided(batch: FoldedBatch, spreader: BatchSpreader, through: int, spread: int) -> pa.Table:
+    return submit_batch(batch, spreader, 0, through, spread=spread)()
 
 
 def _crossover(console: Console, bench: Bench, filters: list[int]) -> None:
     """One batch decided in the driver, and spread over the executors."""
     title = "one batch, in the driver or spread out"
     table = _table(title, "filters", "events", "driver ms", "executors ms")
+    spreader = BatchSpreader(bench.spark, bench.journal, bench.folder)
     for count in filters:
         for size in sorted({min(size, len(bench.values)) for size in SPREAD}):
             batch = _batch(workload.filters(count), bench.journal.read("events", 0, size))
-            cores = bench.spark.sparkContext.defaultParallelism
-            blocks = partial(ranges, bench.spark, 0, size, cores)
-            ways = [partial(_decided, batch, blocks, bench, spread) for spread in (size + 1, 0)]
+            ways = [partial(_decided, batch, spreader, size, spread) for spread in (size + 1, 0)]
             rounds = [[_seconds(way) for way in ways] for _ in range(4)]
             driver, executors = (1000 * min(each) for each in zip(*rounds, strict=True))
             table.add_row(f"{count:,}", f"{size:,}", f"{driver:.0f}", f"{executors:.0f}")

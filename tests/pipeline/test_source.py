@@ -15,7 +15,7 @@ from nearcast.errors import JournalError
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import EVENTS
 from nearcast.pipeline import source
-from nearcast.pipeline.source import JournalStreamReader
+from nearcast.pipeline.source import JournalStreamReader, opened, sent
 from tests.journal.rows import events
 
 
@@ -98,3 +98,21 @@ def test_ranges_open_to_all_events(
 
     found = source.ranges(spark, 3, 25, partitions).mapInArrow(events_of, from_arrow_schema(EVENTS))
     assert journal.read("events", 3, 22).to_pylist() == found.toArrow().sort_by("position").to_pylist()
+
+
+@pytest.mark.parametrize(("partitions", "size", "count"), [(1, 10_000, 1), (3, 10_000, 3), (2, 7, 4)])
+def test_events_that_are_sent_are_those_of_the_log_without_payloads(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, size: int, count: int
+) -> None:
+    """In blocks that any executor opens without a journal, shared evenly; in smaller ones where events are large."""
+    monkeypatch.setattr(source, "PIECE", size)
+    with closing(SqliteJournal(tmp_path / "some.journal")) as journal:
+        journal.append("events", events(range(20)))
+        table = journal.read("events", 0, 100)
+    blocks = sent(spark, table, partitions).toArrow()
+    after, through = blocks["after"].to_pylist(), blocks["through"].to_pylist()
+    assert (count, 0, 20) == (len(blocks), after[0], through[-1])
+    assert after[1:] == through[:-1]
+    found = pa.concat_tables(opened(iter(blocks.to_batches()), None))
+    assert table.drop_columns("payload").to_pylist() == found.drop_columns("payload").to_pylist()
+    assert 20 == found.column("payload").null_count

@@ -11,26 +11,41 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.pipeline.batch_replay import replay
-from nearcast.pipeline.spread import BLOCKS, is_spread, submit_batch
+from nearcast.pipeline.source import BLOCKS
+from nearcast.pipeline.spread import BatchSpreader, is_spread, submit_batch
 from nearcast.stages.fold import FoldedBatch, StateFold
 from nearcast.state.derived import StageInput
 from tests.pipeline.histories import documents, with_roles, written
 
 
 class Nobody:
-    """Executors that decide nothing."""
+    """Executors of this machine that decide nothing."""
+
+    class sparkContext:
+        master = "local"
 
     def mapInArrow(self, function: Any, schema: Any) -> Nobody:
         return self
 
     def toArrow(self) -> pa.Table:
         return BLOCKS.empty_table()
+
+
+class Spreader(BatchSpreader):
+    """Spreads batches over nobody."""
+
+    def __init__(self, journal: SqliteJournal, folder: Path) -> None:
+        super().__init__(Nobody(), journal, folder)  # type: ignore[arg-type]
+
+    def blocks(self, batch: FoldedBatch, after: int, through: int) -> DataFrame:
+        return Nobody()  # type: ignore[return-value]
 
 
 def batch_of(folder: Path) -> FoldedBatch:
@@ -44,9 +59,11 @@ def test_a_batch_that_was_spread_leaves_no_file_open_and_none_on_disk(tmp_path: 
     """Else a pipeline that catches up for long runs out of descriptors."""
     batch = batch_of(tmp_path)
     folder = tmp_path / "batches"
+    with closing(SqliteJournal(tmp_path / "some.journal")) as journal:
+        spreader = Spreader(journal, folder)
     before = len(os.listdir("/dev/fd"))
     for _ in range(5):
-        submit_batch(batch, Nobody, "unused", folder, spread=0)()  # type: ignore[arg-type]
+        submit_batch(batch, spreader, 0, 1_000, spread=0)()
     assert before == len(os.listdir("/dev/fd"))
     assert [] == list(folder.iterdir())
 
@@ -138,4 +155,7 @@ def test_a_batch_is_spread_for_what_was_published_and_not_for_what_was_derived(t
         [*_, batch] = StateFold(stages=[Crowding(times)]).fold(journal.read("events", 0, 1_000), changes)
     published = len(batch.events) // (times + 1)
     assert (True, False) == (is_spread(batch, published), is_spread(batch, published + 1))
-    submit_batch(batch, lambda: pytest.fail("spread out"), "unused", tmp_path, spread=published + 1)()
+    with closing(SqliteJournal(tmp_path / "some.journal")) as journal:
+        spreader = Spreader(journal, tmp_path / "batches")
+        spreader.blocks = lambda *_: pytest.fail("spread out")  # type: ignore[method-assign]
+        submit_batch(batch, spreader, 0, 1_000, spread=published + 1)()

@@ -16,7 +16,8 @@ from nearcast.api.event_rows import event_of
 from nearcast.filters.evaluate import NO_CONTEXT, truth
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.filter import Atom, Filter, Operator, atoms
-from nearcast.spark.workers import Match, Reading, loaded
+from nearcast.pipeline.executors.worker_function import loaded
+from nearcast.spark.workers import Match, Reading
 from tests.random_filters import trees
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

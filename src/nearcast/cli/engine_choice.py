@@ -31,9 +31,9 @@ class EngineChoice:
     `told` says which it was, and why.
     """
 
-    def __init__(self, engine: str, master: str | None, folder: Path) -> None:
+    def __init__(self, engine: str, master: str | None, folder: Path, properties: Path | None = None) -> None:
         self.told = "spark" if engine == "spark" else "local"
-        self._engine, self._master, self._folder = engine, master, folder
+        self._engine, self._master, self._folder, self._properties = engine, master, folder, properties
 
     def decided(self, journal: Journal, known: StateFold, through: int, parse: Parse = changes) -> Decided:
         """Each batch of a journal behind what is known, up to a position, with its deliveries; `parse` reads control
@@ -64,10 +64,11 @@ class EngineChoice:
 
     def _on_spark(self, journal: Journal, known: StateFold, through: int, parse: Parse) -> Decided:
         from nearcast.pipeline.batch_replay import replay  # Spark is imported only by those who ask for it
-        from nearcast.pipeline.spark_session import session
+        from nearcast.pipeline.executors.cluster_session import cluster_session
 
         warn("note", "starting Spark, which takes some seconds")
-        return replay(session(self._master), journal, known, self._folder, through=through, parse=parse)
+        spark = cluster_session(self._master, self._properties)
+        return replay(spark, journal, known, self._folder, through=through, parse=parse)
 
 
 def _seconds(found: EngineEstimate) -> str:

@@ -80,6 +80,27 @@ def data_option(function: F) -> F:
     )(function)
 
 
+def spark_options(master_help: str = "Where Spark runs; local[*] unless given.") -> Callable[[F], F]:
+    """`--master URL` and `--spark-properties FILE`: where Spark runs, and its own settings."""
+
+    def both(function: F) -> F:
+        """Adds them to a command."""
+        function = click.option(
+            "--spark-properties",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            envvar=SPARK_PROPERTIES,
+            help="Spark's own settings, as in its spark-defaults.conf: what is secret stands on no command line. Also"
+            f" from {SPARK_PROPERTIES}.",
+        )(function)
+        return click.option("--master", help=master_help)(function)
+
+    return both
+
+
+SPARK_PROPERTIES = "NEARCAST_SPARK_PROPERTIES"
+"""The environment variable of `--spark-properties`."""
+
+
 class JournalPlace(click.ParamType[Location]):
     """Where a system's journal is: its data folder, a file, or an address on NATS."""
 

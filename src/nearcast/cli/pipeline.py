@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nearcast.cli.options import data_option, journal_option, journal_path, state_path
+from nearcast.cli.options import data_option, journal_option, journal_path, spark_options, state_path
 from nearcast.cli.supervisor import end_with_supervisor
 from nearcast.journal.locations import Location
 from nearcast.pipeline.live import PipelineConfig, run
@@ -16,7 +16,7 @@ from nearcast.pipeline.live import PipelineConfig, run
 @click.command("pipeline")
 @data_option
 @journal_option
-@click.option("--master", help="Where Spark runs; local[*] unless given.")
+@spark_options()
 @click.option("--metrics-port", type=int, help="Answer /metrics on this port.")
 @click.option(
     "--metrics-host",
@@ -25,7 +25,12 @@ from nearcast.pipeline.live import PipelineConfig, run
     help="Where /metrics is answered, without a token: to whoever gets there.",
 )
 def command(
-    data: Path, location: Location | None, master: str | None, metrics_port: int | None, metrics_host: str
+    data: Path,
+    location: Location | None,
+    master: str | None,
+    spark_properties: Path | None,
+    metrics_port: int | None,
+    metrics_host: str,
 ) -> None:
     """Run the pipeline: read the journal on and on, decide every event, write the deliveries."""
     end_with_supervisor()
@@ -33,4 +38,12 @@ def command(
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     data.mkdir(parents=True, exist_ok=True)
     place = location or journal_path(data)
-    run(PipelineConfig(place, state_path(data), master, metrics_port, metrics_host=metrics_host))
+    config = PipelineConfig(
+        place,
+        state_path(data),
+        master,
+        metrics_port,
+        metrics_host=metrics_host,
+        spark_properties=spark_properties,
+    )
+    run(config)

@@ -16,7 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.cli.engine_choice import STRETCH, Decided, EngineChoice
-from nearcast.cli.options import INPUT_FILE, journal_of, named_place, node_option, place_option, state_path
+from nearcast.cli.options import (
+    INPUT_FILE,
+    journal_of,
+    named_place,
+    node_option,
+    place_option,
+    spark_options,
+    state_path,
+)
 from nearcast.cli.output import DeadLetterLog, pluralize, progress, warn, warn_of
 from nearcast.cli.replay_comparison import compared, shown
 from nearcast.errors import Fault
@@ -94,7 +102,7 @@ class PositionOrTime(click.ParamType[Bound]):
 @click.option("--json", "as_json", is_flag=True, help="With --compare: as one JSON object.")
 @node_option("Where the events count as entered; scope: local is local to it.")
 @click.option("--engine", type=click.Choice(["auto", "local", "spark"]), default="auto", show_default=True)
-@click.option("--master", help="Where Spark runs, for example local[*] or local-cluster[2,1,1024].")
+@spark_options("Where Spark runs, for example local[*], local-cluster[2,1,1024] or spark://head:7077.")
 def command(
     definition_files: tuple[Path, ...],
     event_files: tuple[Path, ...],
@@ -109,6 +117,7 @@ def command(
     node: str,
     engine: str,
     master: str | None,
+    spark_properties: Path | None,
 ) -> None:
     """Decide a history: who would have got what, at which priority.
 
@@ -138,7 +147,7 @@ def command(
             span = _decided_part(history.journal, span)
         with progress("reading what came before", span.after) as advance:
             history.begin(span, advance)
-        choice = EngineChoice(engine, master, Path(folder))
+        choice = EngineChoice(engine, master, Path(folder), spark_properties)
         decided = choice.decided(history.journal, history.known, span.through, history.parse)
         differences = DecisionDifferences()
         if derived_out:

@@ -112,11 +112,12 @@ def running(
     metrics_port: int | None = None,
     begin: Callable[[], None] = lambda: None,
     location: Location | None = None,
+    spark_properties: Path | None = None,
 ) -> Iterator[Supervisor]:
     """Server and pipeline of a data folder as supervised processes, ended when the block ends.
 
     `begin` is called before they start, when the folder is this process's own. `location` is that of the journal, if it
-    is not in the folder.
+    is not in the folder; `spark_properties` a file of Spark's own settings.
     """
     with _locked(data) as lock:
         # One that was killed may have left it: the new pipeline would count as ready at once.
@@ -127,6 +128,7 @@ def running(
         begin()
         pipeline = ["pipeline", "--data", str(data)]
         pipeline += ["--master", master] if master else []
+        pipeline += ["--spark-properties", str(spark_properties)] if spark_properties else []
         pipeline += ["--metrics-port", str(metrics_port)] if metrics_port is not None else []
         server = ["server", "--data", str(data), *options.arguments()]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}

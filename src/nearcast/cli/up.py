@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from nearcast.cli.options import data_option, journal_option
+from nearcast.cli.options import data_option, journal_option, spark_options
 from nearcast.cli.output import pluralize, warn, warn_of
 from nearcast.cli.serving_options import ServingOptions, serving_options
 from nearcast.cli.system import READY_SECONDS, define, opened_at, running, wait_until_ready
@@ -29,7 +29,7 @@ from nearcast.language.definitions import files as files_module
 @data_option
 @journal_option
 @serving_options()
-@click.option("--master", help="Where Spark runs; local[*] unless given.")
+@spark_options()
 @click.option(
     "--wait",
     type=click.FloatRange(min=0, min_open=True),
@@ -43,6 +43,7 @@ def command(
     data: Path,
     location: Location | None,
     master: str | None,
+    spark_properties: Path | None,
     wait: float,
     metrics_port: int,
     **given: Any,
@@ -62,7 +63,7 @@ def command(
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))
     begin = partial(_begin, data, location, found, options.node)
-    with running(data, options, master, metrics_port, begin, location) as supervisor:
+    with running(data, options, master, metrics_port, begin, location, spark_properties) as supervisor:
         wait_until_ready(supervisor, options.url, data, lambda: bool(asked), wait, location)
         if not asked:
             kept = f", journal at {shown_location(location)}" if location else ""

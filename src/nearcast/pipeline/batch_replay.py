@@ -19,8 +19,7 @@ from pyspark.sql import SparkSession
 
 from nearcast.journal.seam import Journal
 from nearcast.language.control_events import changes
-from nearcast.pipeline.source import ranges
-from nearcast.pipeline.spread import SPREAD, submit_batch
+from nearcast.pipeline.spread import SPREAD, BatchSpreader, submit_batch
 from nearcast.stages.fold import FoldedBatch, Parse, StateFold
 
 T = TypeVar("T")
@@ -49,15 +48,15 @@ def replay(
     While some are decided the next is read and folded, so what is known is ahead of the batch that is given. `parse`
     reads control events. `partitions`: how many parts a range is spread into; as many as there are cores unless given.
     """
-    parts = partitions or spark.sparkContext.defaultParallelism
+    spreader = BatchSpreader(spark, journal, folder, partitions)
     cuts = _cuts(journal, known.position, journal.end("events") if through is None else through, range_size)
 
     def deciding() -> Iterator[Callable[[], tuple[FoldedBatch, pa.Table]]]:
         """Folds one batch after the other, and gives what ends the deciding of each."""
         for end, events in zip(cuts[1:], _row_ranges(journal, cuts), strict=True):
-            blocks = partial(ranges, spark, known.position, end, parts)
+            after = known.position
             for batch in known.fold(events, parse):
-                rest = submit_batch(batch, blocks, journal.location, folder, with_fallbacks=False, spread=spread)
+                rest = submit_batch(batch, spreader, after, end, with_fallbacks=False, spread=spread)
                 yield partial(_ended, batch, rest)
             known.position = end
 

@@ -18,15 +18,15 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from nearcast.journal.locations import Location, journal_at
 from nearcast.journal.seam import Journal
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
+from nearcast.pipeline.executors.cluster_session import cluster_session
 from nearcast.pipeline.follower import Follower
 from nearcast.pipeline.journal_retention import RetentionThread
 from nearcast.pipeline.monitoring import (
@@ -40,9 +40,8 @@ from nearcast.pipeline.monitoring import (
 from nearcast.pipeline.query import CHANGES, chunk_batch, start
 from nearcast.pipeline.retrying_journal import RetryingJournal
 from nearcast.pipeline.snapshots import ready_file
-from nearcast.pipeline.source import ranges
-from nearcast.pipeline.spark_session import LOG_FILE, session
-from nearcast.pipeline.spread import SPREAD, is_spread, submit_batch
+from nearcast.pipeline.spark_session import LOG_FILE
+from nearcast.pipeline.spread import SPREAD, BatchSpreader, is_spread, submit_batch
 from nearcast.pipeline.ticks import LOOK, TickWriter
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.stage import Scope
@@ -78,7 +77,7 @@ NEVER_SPREAD = 1 << 62
 class PipelineConfig:
     """How the pipeline runs: its journal, a folder for state that executors see, Spark's master, where it answers for
     metrics; how many positions are decided at once, from how many events on that is spread over the executors, in how
-    many shards related pairs are kept, how many control events are taken at once.
+    many shards related pairs are kept, how many control events are taken at once, and a file of Spark's own settings.
 
     Not `asynchronous`: with Spark's own tracking of progress, which is slower and adds nothing here.
     """
@@ -94,6 +93,7 @@ class PipelineConfig:
     asynchronous: bool = True
     renewed_after: int = RENEWED_AFTER
     metrics_host: str = "127.0.0.1"
+    spark_properties: Path | None = None
 
 
 class BatchDecider:
@@ -112,7 +112,7 @@ class BatchDecider:
     ) -> None:
         self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"), config.shards)
         self._journal, self._config, self._metrics = journal, config, metrics
-        self._spark, self._parts = spark, spark.sparkContext.defaultParallelism if spark else 1
+        self._spreader = BatchSpreader(spark, journal, config.folder / "batches") if spark else None
         self._spread = config.spread if spark else NEVER_SPREAD
         self._guarded_states: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
         self._situations, self._excess = SituationMonitor(metrics), ExcessMonitor(metrics)
@@ -163,12 +163,11 @@ class BatchDecider:
         forgotten = self.follower.known.forgotten
         # So that a batch that nobody gets has a schema too.
         tables = [DELIVERIES.empty_table()]
-        blocks = partial(self._ranges, after, through)
-        path, folder, spread = self._journal.location, self._config.folder / "batches", self._spread
+        spread = self._spread
         for batch in self.follower.fold_events(events, through):
             # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
             self._keep_derived(batch)
-            tables.append(submit_batch(batch, blocks, path, folder, spread=spread)())
+            tables.append(submit_batch(batch, self._spreader, after, through, spread=spread)())
             self._excess.report(batch.around.excess)
             where = "executors" if is_spread(batch, spread) else "driver"
             self._metrics.batches.labels(where).inc()
@@ -189,10 +188,6 @@ class BatchDecider:
         self._count(through, through - after, len(deliveries))
         self._metrics.seconds.labels("decide").observe(judged - began)
         self._metrics.seconds.labels("write").observe(time.perf_counter() - judged)
-
-    def _ranges(self, after: int, through: int) -> DataFrame:
-        assert self._spark, "without Spark nothing is spread"
-        return ranges(self._spark, after, through, self._parts)
 
     def _keep_derived(self, batch: FoldedBatch) -> None:
         """Writes what was derived, before the deliveries that tell of it; where it is there already nothing changes."""
@@ -253,7 +248,7 @@ def _run(config: PipelineConfig) -> None:
     journal = RetryingJournal(opened, lambda: bool(asked))
     OutageMetrics(metrics.registry, "nearcast_pipeline", lambda: opened.outage)
     _own_snapshots(config.folder, journal)
-    spark = session(config.master, **JAVA)
+    spark = cluster_session(config.master, config.spark_properties, **JAVA)
     # After the start of Spark, which sets a handler of its own for SIGINT.
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda number, _frame: asked.append(number))

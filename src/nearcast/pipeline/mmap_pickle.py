@@ -15,6 +15,7 @@ import os
 import pickle
 import struct
 import weakref
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from tempfile import mkstemp
@@ -72,10 +73,12 @@ class IndexShelf:
         self._folder = folder
         self._paths: weakref.WeakKeyDictionary[FilterMatcher, tuple[Path, bool]] = weakref.WeakKeyDictionary()
 
-    def dumps(self, value: object, position: int) -> bytes:
-        """A pickled value in which the large indexes are the paths of their files, named by a position."""
+    def dumps(self, value: object, position: int, paths: set[Path] | None = None) -> bytes:
+        """A pickled value in which the large indexes are the paths of their files, named by a position; `paths` gets
+        them all.
+        """
         target = io.BytesIO()
-        _MappedPickler(target, self, position).dump(value)
+        _MappedPickler(target, self, position, set() if paths is None else paths).dump(value)
         return target.getvalue()
 
     def path(self, index: FilterMatcher, position: int) -> Path:
@@ -92,26 +95,32 @@ class IndexShelf:
 
 
 class _MappedPickler(pickle.Pickler):
-    def __init__(self, target: io.BytesIO, shelf: IndexShelf, position: int) -> None:
+    def __init__(self, target: io.BytesIO, shelf: IndexShelf, position: int, paths: set[Path]) -> None:
         super().__init__(target, protocol=5)
-        self._shelf, self._position = shelf, position
+        self._shelf, self._position, self._paths = shelf, position, paths
 
     def persistent_id(self, value: object) -> str | None:
         """The path of a large index, which stands for it."""
         if isinstance(value, FilterMatcher) and value.large:
-            return str(self._shelf.path(value, self._position))
+            path = self._shelf.path(value, self._position)
+            self._paths.add(path)
+            return str(path)
         return None
 
 
-def loads(found: bytes) -> Any:
-    """The value, its large indexes mapped from their files."""
-    return _MappedUnpickler(io.BytesIO(found)).load()
+def loads(found: bytes, located: Callable[[str], Path] = Path) -> Any:
+    """The value, its large indexes mapped from their files; `located` says where on this machine those are."""
+    return _MappedUnpickler(io.BytesIO(found), located).load()
 
 
 class _MappedUnpickler(pickle.Unpickler):
+    def __init__(self, source: io.BytesIO, located: Callable[[str], Path]) -> None:
+        super().__init__(source)
+        self._located = located
+
     def persistent_load(self, path: str) -> Any:
         """The index of a file."""
-        return _mapped(path)
+        return _mapped(str(self._located(path)))
 
 
 @lru_cache(maxsize=KEPT)

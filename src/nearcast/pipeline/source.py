@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -22,12 +22,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from nearcast.errors import JournalError
+from nearcast.journal.jetstream.nats_address import is_nats
 from nearcast.journal.locations import journal_at
 from nearcast.journal.seam import LOOK_SECONDS, WAIT
+from nearcast.model.columns import EVENTS
 from nearcast.pipeline.retrying_journal import RetryingJournal
 
 PIECE = 10_000
 """Positions that an executor reads at once, and become one Arrow batch: what Spark carries best."""
+
+SENT_BYTES = 8 << 20
+"""Of a block that is sent to executors: Spark carries tasks of 128 MiB at most."""
 
 HOLD_SECONDS = 0.5
 """A stream that has told all there is waits so long for more before it tells Spark that there is nothing: that answer
@@ -36,6 +41,12 @@ costs both processes some hundred times what a look costs."""
 _COLUMNS: list[tuple[str, pa.DataType]] = [("after", pa.int64()), ("through", pa.int64())]
 RANGES = pa.schema(_COLUMNS)
 """Ranges of positions, each `after` < position ≤ `through`."""
+
+BLOCKS = RANGES.append(pa.field("block", pa.binary()))
+"""What positions have, as one Arrow block: events on the way to executors, deliveries on the way back."""
+
+BLOCK_ROWS = from_arrow_schema(BLOCKS)
+PAYLOAD = EVENTS.get_field_index("payload")
 
 
 class JournalSource(DataSource):
@@ -123,9 +134,47 @@ def ranges(spark: SparkSession, after: int, through: int, partitions: int) -> Da
     return starts.select(starts.id.alias("after"), F.least(starts.id + step, F.lit(through)).alias("through"))
 
 
-def opened(parts: Iterator[pa.RecordBatch], journal: str) -> Iterator[pa.Table]:
-    """The events of ranges, inside an executor: a table of `EVENTS` per range."""
-    # Opened here: workers are forked from one another, and SQLite forbids to carry a connection over a fork.
-    with closing(journal_at(journal)) as log:
-        for row in (row for part in parts for row in part.to_pylist()):
-            yield log.read("events", row["after"], row["through"] - row["after"])
+def opened(blocks: Iterable[pa.RecordBatch], journal: str | None) -> Iterator[pa.Table]:
+    """The events of ranges, inside an executor: a table of `EVENTS` per range, or per block that was sent.
+
+    `journal` is where those are read that were not sent; None: all were.
+    """
+    with ExitStack() as stack:
+        # Opened here: workers are forked from one another, and SQLite forbids to carry a connection over a fork.
+        log = stack.enter_context(closing(journal_at(journal, read_only=is_nats(journal)))) if journal else None
+        for row in (row for part in blocks for row in part.to_pylist()):
+            after, through, block = row["after"], row["through"], row.get("block")
+            if block is not None:
+                yield _events_of(block)
+            elif log is not None:
+                yield log.read("events", after, through - after)
+
+
+def sent(spark: SparkSession, events: pa.Table, partitions: int) -> DataFrame:
+    """A stretch of the log as blocks with their events, for executors that do not reach the log.
+
+    Payloads stay here: nobody decides by them. Each block has so few bytes that a task can carry it.
+    """
+    bare = events.set_column(PAYLOAD, EVENTS.field(PAYLOAD), pa.nulls(len(events), pa.binary()))
+    pieces = max(-(-len(bare) // PIECE), -(-bare.nbytes // SENT_BYTES))
+    # As for `ranges`: a multiple of the partitions.
+    step = max(1, -(-len(bare) // (-(-pieces // partitions) * partitions)))
+    rows = [_sent_row(bare.slice(first, step)) for first in range(0, len(bare), step)]
+    # Spark makes a partition of each batch, where there is much.
+    return spark.createDataFrame(pa.Table.from_batches(rows, BLOCKS), BLOCK_ROWS)
+
+
+def _sent_row(events: pa.Table) -> pa.RecordBatch:
+    position = events.column("position")
+    row = {"after": position[0].as_py() - 1, "through": position[-1].as_py(), "block": _block(events)}
+    return pa.RecordBatch.from_pylist([row], schema=BLOCKS)
+
+
+def _block(rows: pa.Table) -> bytes:
+    """Events as one Arrow message, without their schema, which everybody knows."""
+    [batch] = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=EVENTS)]
+    return batch.serialize().to_pybytes()
+
+
+def _events_of(block: bytes) -> pa.Table:
+    return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(block), EVENTS)])

@@ -6,6 +6,7 @@ import atexit
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import sysconfig
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 import nearcast
-from nearcast.errors import SetupError
+from nearcast.errors import Fault, Mark, SetupError
 from nearcast.runtime.file_lock import try_lock
 
 OLDEST = 17
@@ -149,16 +150,21 @@ PREFIX = "nearcast-spark-"
 YOUNG_SECONDS = 60.0
 
 
-def session(master: str | None = None, **settings: str) -> SparkSession:
+def session(master: str | None = None, properties: Path | None = None, **settings: str) -> SparkSession:
     """The session of this process, started on the first call; afterwards the arguments of the first call hold.
 
     `master` is where Spark runs: `local[*]` unless given or submitted by `spark-submit`. `settings` are Spark's own, by
-    their names: `session("local[2]", **{"spark.ui.enabled": "true"})`. They go before those here.
+    their names: `session("local[2]", **{"spark.ui.enabled": "true"})`. They go before those here; and before both goes
+    what the file `properties` says, which is like Spark's spark-defaults.conf: Java reads it, and no command line shows
+    what is secret in it. Raises `SetupError` where it cannot be read.
     """
+    said = read_properties(properties) if properties else {}
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has chosen the master and started Java
-        master = master or "local[*]"
+        master = master or said.get("spark.master", "local[*]")
     local = bool(master and master.startswith("local"))
     _surround(local)
+    if properties:
+        _hand_over(properties, said)
     # Of pandas nothing is used but what carries Arrow.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName("nearcast")
@@ -167,8 +173,9 @@ def session(master: str | None = None, **settings: str) -> SparkSession:
     one_process = local and not (master or "").startswith("local-cluster")
     own = _settings(local) | (ONE_PROCESS_SETTINGS if one_process else {})
     for name, value in (own | settings).items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+        if name not in said:
+            builder = builder.config(name, value)
+    spark = _started(builder, master)
     if "spark.sql.shuffle.partitions" not in settings:
         # The usual 200 would be 200 tasks for a handful of rows.
         spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
@@ -180,6 +187,55 @@ def session(master: str | None = None, **settings: str) -> SparkSession:
     return spark
 
 
+def _started(builder: SparkSession.Builder, master: str | None) -> SparkSession:
+    """The session; raises `SetupError` where Spark does not begin there."""
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        if (master or "local").startswith("local"):
+            raise
+        said = next((line.strip() for line in str(error).splitlines() if "Exception" in line), type(error).__name__)
+        advice = "is the master running and reached there, and do spark.authenticate, encryption and versions agree"
+        raise SetupError(str(Fault(f"Spark to begin at {master}", said, None, f"{advice}?"))) from error
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether executors run on the driver's machine, as the same user: then they see its files."""
+    return str(spark.sparkContext.master).startswith("local")
+
+
+_PROPERTY = re.compile(r"(?P<name>[^\s=:]+)\s*[=:\s]\s*(?P<value>.*)")
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Spark's settings in a file like spark-defaults.conf: a name and a value a line. Raises `SetupError`."""
+    found = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SetupError(str(Fault("a file of Spark's settings", f"{path}: {error}"))) from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith(("#", "!")):
+            continue
+        match = _PROPERTY.fullmatch(line.strip())
+        if match is None or not match["name"].startswith("spark."):
+            # The rest of the line may be secret.
+            came = match["name"] if match else "no name"
+            raise SetupError(
+                str(Fault("a setting of Spark, as in `spark.authenticate true`", came, Mark(str(path), number)))
+            )
+        found[match["name"]] = match["value"]
+    return found
+
+
+def _hand_over(properties: Path, said: Mapping[str, str]) -> None:
+    """Has Java read a file of settings as it starts; and sets what of it only the environment can say."""
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(properties.absolute()))} {before}"
+    if "spark.pyspark.python" in said:
+        os.environ.setdefault("PYSPARK_PYTHON", said["spark.pyspark.python"])
+
+
 def _settings(local: bool) -> dict[str, str]:
     folder = scratch()
     log = Path(__file__).with_name("log4j2-file.properties" if os.environ.get(LOG_FILE) else "log4j2.properties")
@@ -189,7 +245,8 @@ def _settings(local: bool) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log.as_uri()}",
-        "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        # Elsewhere its folders are not there, and nearcast is sent.
+        **({"spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", "")} if local else {}),
         # Workers use the same memory for block after block; given back in between it has to be cleared each time. Spark
         # ends workers that had nothing to do for a minute.
         "spark.executorEnv.MIMALLOC_PURGE_DELAY": "-1",

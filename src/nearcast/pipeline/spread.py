@@ -6,22 +6,29 @@ Both call `nearcast.stages.decide.decide`, so the outcome is equal; only where t
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import mkstemp
+from typing import TYPE_CHECKING
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from nearcast.journal.jetstream.nats_address import VARIABLE, is_nats
+from nearcast.journal.seam import Journal
 from nearcast.model.columns import DELIVERIES, EVENTS, are_control
 from nearcast.model.filter import Filter
+from nearcast.pipeline.executors.shared_files import CarriedFiles, SharedFile, checksum_of, content_of, located
+from nearcast.pipeline.executors.worker_function import OWN_ADVICE, outcome_of, worker_function
 from nearcast.pipeline.mmap_pickle import IndexShelf, loads
-from nearcast.pipeline.source import RANGES, opened
-from nearcast.pipeline.spark_session import session
+from nearcast.pipeline.source import BLOCK_ROWS, BLOCKS, opened, ranges, sent
+from nearcast.pipeline.spark_session import is_local, session
 from nearcast.runtime.private_folder import private_folder
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import FoldedBatch
@@ -29,8 +36,8 @@ from nearcast.stages.geometry_sharing import SingleFilter
 from nearcast.state.derived import derived_of
 from nearcast.state.timeline import Excess
 
-BLOCKS = RANGES.append(pa.field("block", pa.binary()))
-"""Deliveries of positions, `after` < position ≤ `through`, as one Arrow block."""
+if TYPE_CHECKING:
+    from pyspark import Broadcast
 
 EXCESS = b"excess"
 """Under this name the metadata of deliveries say what was beyond limits."""
@@ -46,24 +53,93 @@ def is_spread(batch: FoldedBatch, spread: int) -> bool:
     return len(batch.events) - derived >= max(spread, 1)
 
 
+class BatchSpreader:
+    """Has batches decided by the executors of a session, in so many parts; as many as there are cores unless given.
+
+    Executors read events from the log themselves, where they reach it: any that is on NATS, and on the driver's own
+    machine any. To others they are sent. `folder` is one of the driver's for what deciding takes besides.
+    """
+
+    def __init__(self, spark: SparkSession, journal: Journal, folder: Path, partitions: int | None = None) -> None:
+        self._spark, self._folder, self._partitions = spark, folder, partitions
+        self._carried = None if is_local(spark) else CarriedFiles(spark.sparkContext)
+        self._log = journal.location if self._carried is None or is_nats(journal.location) else None
+
+    def blocks(self, batch: FoldedBatch, after: int, through: int) -> DataFrame:
+        """The published events of a batch, which is between two positions, as blocks."""
+        # Of a cluster more cores may have come meanwhile.
+        parts = self._partitions or self._spark.sparkContext.defaultParallelism
+        if self._log is not None:
+            return ranges(self._spark, after, through, parts)
+        return sent(self._spark, batch.events.filter(pc.equal(batch.events.column("part"), 0)), parts)
+
+    def submit(self, batch: FoldedBatch, after: int, through: int, with_fallbacks: bool) -> Callable[[], pa.Table]:
+        """Begins to decide the published events of a batch; what it gives has all parts decided.
+
+        What deciding takes is one file, which every worker reads once; the index has a file of its own, mapped by all
+        workers of a machine, that serves batch after batch. Ranges go there and blocks of deliveries come back: rows
+        that Spark's Java sees one by one cost more than deciding.
+        """
+        batch.index.prepare(batch.events, batch.around)
+        # What workers unpickle there they run: nobody else may write to it.
+        private_folder(self._folder)
+        positions = batch.events.column("position")
+        first, last = positions[0].as_py(), positions[-1].as_py()
+        indexes = set[Path]()
+        content = _shelf(self._folder).dumps(batch.without_events(), first, indexes)
+        files, carried = self._indexes(indexes)
+        known, end = self._written(content, carried)
+        job = DecidePart(first, last, with_fallbacks, self._log, _credentials(self._log), known, files)
+        blocks = self.blocks(batch, after, through)
+
+        def there() -> pa.Table:
+            """Has all parts decided."""
+            try:
+                return _deliveries(outcome_of(blocks.mapInArrow(worker_function(job, OWN_ADVICE, carried), BLOCK_ROWS)))
+            finally:
+                end()
+
+        return there
+
+    def _indexes(self, paths: Iterable[Path]) -> tuple[tuple[SharedFile, ...], dict[str, Broadcast[bytes]]]:
+        """The files of indexes, and what of them is carried, by checksum."""
+        if self._carried is None:
+            return tuple(SharedFile(str(path)) for path in paths), {}
+        self._carried.forget_removed()
+        each = [self._carried.carry(path) for path in paths]
+        return tuple(file for file, _ in each), {file.checksum: content for file, content in each}
+
+    def _written(self, content: bytes, carried: dict[str, Broadcast[bytes]]) -> tuple[SharedFile, Callable[[], object]]:
+        """What deciding takes, where executors find it, and what removes it; what is carried is added to the rest."""
+        if self._carried is None:
+            descriptor, name = mkstemp(prefix="batch-", suffix=".pickle", dir=self._folder)
+            with open(descriptor, "wb") as file:
+                file.write(content)
+            return SharedFile(name), Path(name).unlink
+        broadcast = self._spark.sparkContext.broadcast(content)
+        known = SharedFile("", checksum_of(content))
+        carried[known.checksum] = broadcast
+        return known, broadcast.destroy
+
+
 def submit_batch(
     batch: FoldedBatch,
-    blocks: Callable[[], DataFrame],
-    journal: str,
-    folder: Path,
+    spreader: BatchSpreader | None,
+    after: int,
+    through: int,
     with_fallbacks: bool = True,
     spread: int = SPREAD,
 ) -> Callable[[], pa.Table]:
-    """Begins to decide a batch, and gives what ends it: called once, in any thread, it gives the DELIVERIES.
+    """Begins to decide a batch that is between two positions, and gives what ends it: called once, in any thread, it
+    gives the DELIVERIES.
 
-    These are by position and part, then client. `blocks` gives the batch's ranges of positions, if it is large;
-    `journal` is the path of its journal, `folder` one for what executors need; they see both. All that the batch shares
-    with what is known is read before this returns, so that the next one may be folded in.
+    These are by position and part, then client. The `spreader` gets the batch if it has `spread` published events;
+    None: it is never spread. All that the batch shares with what is known is read before this returns, so that the next one may be folded in.
     """
-    if not is_spread(batch, spread):
+    if spreader is None or not is_spread(batch, spread):
         found = decide(batch, batch.events, with_fallbacks)
         return lambda: found
-    published = _spread(batch, blocks(), journal, folder, with_fallbacks)
+    published = spreader.submit(batch, after, through, with_fallbacks)
     # What was derived is in no block that executors read.
     derived = decide(batch, derived_of(batch.events), with_fallbacks)
 
@@ -84,42 +160,53 @@ def _together(published: pa.Table, derived: pa.Table) -> pa.Table:
     return pa.concat_tables([published, derived]).sort_by([("position", "ascending"), ("part", "ascending")])
 
 
-def _spread(
-    batch: FoldedBatch, blocks: DataFrame, journal: str, folder: Path, with_fallbacks: bool
-) -> Callable[[], pa.Table]:
-    """Decides where events are read. What deciding takes is one file, which every worker reads once; the index has a
-    file of its own, mapped by all workers of a machine, that serves batch after batch.
+def _credentials(log: str | None) -> dict[str, str]:
+    """By what this process is known to NATS, as far as its environment says so: a worker's own need not."""
+    return {name: said for name, said in os.environ.items() if name.startswith(VARIABLE)} if is_nats(log) else {}
 
-    Ranges go there and blocks of deliveries come back: rows that Spark's Java sees one by one cost more than deciding.
+
+@dataclass(frozen=True, slots=True)
+class WorkerProbe:
+    """Passes on what came. Whoever begins it has loaded what deciding needs, or says what is missing.
+
+    `needs` are packages that are loaded when they are first used.
     """
-    batch.index.prepare(batch.events, batch.around)
-    # What workers unpickle there they run: nobody else may write to it.
-    private_folder(folder)
-    descriptor, name = mkstemp(prefix="batch-", suffix=".pickle", dir=folder)
-    positions = batch.events.column("position")
-    first, last = positions[0].as_py(), positions[-1].as_py()
-    with open(descriptor, "wb") as file:
-        file.write(_shelf(folder).dumps(batch.without_events(), first))
 
-    def here(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Decides what is here, a part of the batch."""
-        for table in opened(parts, journal):
+    needs: tuple[str, ...] = ("numba", "pyproj")
+
+    def run(self, parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches."""
+        yield from parts
+
+
+@dataclass(frozen=True, slots=True)
+class DecidePart:
+    """What a worker does with blocks: it decides the events of a batch, from position `first` to `last`.
+
+    `known` is what deciding takes, and `indexes` are files that it refers to. `log` is where events are read that are
+    not in their block, and `credentials` are variables for the environment, where they are not set.
+    """
+
+    first: int
+    last: int
+    with_fallbacks: bool
+    log: str | None
+    credentials: Mapping[str, str] = field(repr=False)
+    known: SharedFile
+    indexes: tuple[SharedFile, ...]
+
+    def run(self, parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Decides what is here, a part of the batch; gives blocks of deliveries."""
+        for name, said in self.credentials.items():
+            os.environ.setdefault(name, said)
+        for table in opened(parts, self.log):
             # Nobody decides by payloads, and they are most of the bytes.
-            world = _data_events(table.drop_columns("payload"), first, last)
-            known = _read(name)
+            world = _data_events(table.drop_columns("payload"), self.first, self.last)
+            known = _read(self.known, self.indexes)
             known.around.excess.clear()
-            deliveries = decide(known, world, with_fallbacks)
+            deliveries = decide(known, world, self.with_fallbacks)
             if len(deliveries) or known.around.excess:
-                yield _block(deliveries, known.around.excess, first)
-
-    def there() -> pa.Table:
-        """Has all parts decided."""
-        try:
-            return _deliveries(blocks.mapInArrow(here, from_arrow_schema(BLOCKS)).toArrow())
-        finally:
-            Path(name).unlink()
-
-    return there
+                yield _block(deliveries, known.around.excess, self.first)
 
 
 def _block(deliveries: pa.Table, excess: Mapping[Excess, int], begin: int) -> pa.RecordBatch:
@@ -158,9 +245,10 @@ def _shelf(folder: Path) -> IndexShelf:
 
 
 @lru_cache(maxsize=2)
-def _read(path: str) -> FoldedBatch:
+def _read(known: SharedFile, indexes: tuple[SharedFile, ...]) -> FoldedBatch:
     """What deciding a batch takes, kept by the worker for the batch's other parts."""
-    found = loads(Path(path).read_bytes())
+    files = {file.path: file for file in indexes}
+    found: FoldedBatch = loads(content_of(known), lambda path: located(files[path]))
     # After every task Spark has its workers look through all objects for garbage: a tenth of a second for modules that
     # stay. What is frozen is not looked at; batches are freed all the same, as they refer to nothing in a circle.
     gc.freeze()

@@ -5,7 +5,7 @@ would derive, `dead_letters` the rows that are no events. The engine runs in Spa
 `ship` sends it to those that lack it.
 """
 
+from nearcast.pipeline.executors.shipping import ship
 from nearcast.spark.dataframes import dead_letters, deliveries, derived_events, match
-from nearcast.spark.shipping import ship
 
 __all__ = ["dead_letters", "deliveries", "derived_events", "match", "ship"]

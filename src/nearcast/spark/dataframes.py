@@ -4,15 +4,12 @@ letters.
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
-import nearcast
 from nearcast.api.definition_files import changes_of, definitions_of
 from nearcast.api.filters import Filter, read_filters
 from nearcast.errors import DefinitionError, Fault, Mark
@@ -20,6 +17,7 @@ from nearcast.language.nodes import listed
 from nearcast.matching.matcher import FilterMatcher, location_conditions
 from nearcast.model.event import MAIN
 from nearcast.model.filter import atoms
+from nearcast.pipeline.executors.worker_function import worker_function
 from nearcast.spark.attribute_columns import WHERE, Chosen, check_filters, chosen, column, missing, no_id, read_by
 from nearcast.spark.workers import (
     DELIVERED,
@@ -39,6 +37,9 @@ from nearcast.state.timeline import Environment
 
 MAX_FILTERS = 200_000
 """Filters that a DataFrame of them may have: they are read by the driver, and each worker has all."""
+
+SHIPPED = "send it by nearcast.spark.ship(spark) before the DataFrame is made, or install it there"
+"""What to do where a worker lacks nearcast."""
 
 OnDeadLetters = Literal["raise", "drop"]
 Order: TypeAlias = str | Column | Sequence[str | Column]
@@ -237,33 +238,4 @@ def _text(name: str) -> T.StructField:
 
 
 def _run(frame: DataFrame, job: Job, fields: list[T.StructField]) -> DataFrame:
-    return frame.mapInArrow(_entry(pickle.dumps(job), f"nearcast_{type(job).__name__}"), T.StructType(fields))
-
-
-def _entry(packed: bytes, name: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that Spark sends to its workers: it can say what is wrong where nearcast is not there."""
-    version = nearcast.__version__
-
-    # Pickled by value, for it is no module's own; so it may name nothing of this module.
-    def run(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import platform
-        import sys
-
-        here = f"the Python {sys.executable} of worker {platform.node()}"
-        try:
-            import nearcast
-            from nearcast.spark.workers import loaded
-
-            if nearcast.__version__ != version:
-                raise ImportError(f"nearcast {nearcast.__version__}")
-            job = loaded(packed)
-        except ImportError as error:
-            raise ImportError(
-                f"expected nearcast {version} and what it needs in {here}, got: {error}; "
-                "send it by nearcast.spark.ship(spark) before the DataFrame is made, or install it there"
-            ) from error
-        yield from job.run(parts)
-
-    # What Spark's plans and its page call it.
-    run.__name__ = name
-    return run
+    return frame.mapInArrow(worker_function(job, SHIPPED), T.StructType(fields))

@@ -1,14 +1,9 @@
-"""What Spark's Python workers do with the record batches of a partition; nothing here knows Spark.
-
-What a job needs travels pickled in its closure, and is unpickled once by each worker, not by each task.
-"""
+"""What Spark's Python workers do with the record batches of a partition; nothing here knows Spark."""
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,9 +30,6 @@ from nearcast.state.timeline import Environment
 
 Parts = Iterable[pa.RecordBatch]
 Rows = npt.NDArray[np.int64]
-
-KEPT = 2
-"""Jobs of which a worker keeps what it unpickled."""
 
 ROWS = 10_000
 """Rows that are read at once."""
@@ -214,13 +206,6 @@ class DeadLetterRows:
 
 
 Job = Match | Deliver | DeliverInOrder | DeriveInOrder | DeadLetterRows
-
-
-@lru_cache(maxsize=KEPT)
-def loaded(packed: bytes) -> Job:
-    """The job that was pickled, kept for the worker's next task."""
-    job: Job = pickle.loads(packed)
-    return job
 
 
 def _in_order(reading: Reading, registry: Registry, parts: Parts) -> Iterator[tuple[FoldedBatch, pa.RecordBatch, int]]:
