@@ -38,6 +38,7 @@ QUICK = {
 }
 IN_SESSION = {
     "carried": "--events 2000 --filters 50 --rounds 1",
+    "cluster": "--events 500 --filters 20 --rounds 1 --executors 1",
     "dataframes": "--filters 20 --events 400 --rounds 1",
     "relations": "--entities 50 --pairs 20 --seconds 2 --ais nowhere",
     "replay": "--filters 20 --events 500 --rounds 1",

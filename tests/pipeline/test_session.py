@@ -198,3 +198,46 @@ def test_a_launcher_is_not_kept_where_others_may_put_theirs(tmp_path: Path, monk
     (tmp_path / f"nearcast-{os.getuid()}").symlink_to(tmp_path / "theirs")
     with pytest.raises(SetupError, match="this user's own folder"):
         spark_session._cache()
+
+
+def test_a_file_of_settings_is_read_as_spark_reads_it(tmp_path: Path) -> None:
+    """Names and values with spaces, = or : between; comments and empty lines are passed over."""
+    file = tmp_path / "spark.conf"
+    file.write_text("# ours\n\nspark.authenticate true\nspark.a=b c\n  spark.d : e\n! more\nspark.f\tg = h\n")
+    expected = {"spark.authenticate": "true", "spark.a": "b c", "spark.d": "e", "spark.f": "g = h"}
+    assert expected == spark_session.read_properties(file)
+
+
+@pytest.mark.parametrize(("line", "came"), [("authenticate s3cret", "authenticate"), ("s3cret", "no name")])
+def test_what_is_no_setting_is_told_without_its_value(tmp_path: Path, line: str, came: str) -> None:
+    """It may be secret."""
+    file = tmp_path / "spark.conf"
+    file.write_text(f"spark.authenticate true\n{line}\n")
+    with pytest.raises(SetupError) as raised:
+        spark_session.read_properties(file)
+    assert f"{file}:2: expected a setting of Spark, as in `spark.authenticate true`, got {came}" == str(raised.value)
+
+
+def test_a_file_of_settings_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """With its path."""
+    with pytest.raises(SetupError, match=r"expected a file of Spark's settings, got .*/none"):
+        spark_session.read_properties(tmp_path / "none")
+
+
+FROM_FILE = """
+print(spark.conf.get("spark.nearcast.said"), spark.conf.get("spark.sql.ui.retainedExecutions"))
+lines = [Path(f"/proc/{pid}/cmdline") for pid in filter(str.isdigit, os.listdir("/proc"))]
+print(any("not-to-be-seen" in file.read_text() for file in lines if file.exists()))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="this system does not tell command lines")
+def test_settings_of_a_file_go_before_those_of_nearcast_and_stand_on_no_command_line(tmp_path: Path) -> None:
+    """The master too may be there."""
+    file = tmp_path / "spark.conf"
+    named = "spark.nearcast.said not-to-be-seen\nspark.sql.ui.retainedExecutions 7\nspark.master local[1]\n"
+    file.write_text(named)
+    start = "import os, sys\nfrom pathlib import Path\nfrom nearcast.pipeline.spark_session import session\n"
+    done = run(str(file), f"{start}spark = session(None, Path(sys.argv[1]))\n{FROM_FILE}{STOP}")
+    assert (["not-to-be-seen 7", "False"], "") == (done.stdout.splitlines(), done.stderr)

@@ -28,7 +28,7 @@ PORT = 7077
 """Of the master: its network is nobody else's."""
 
 DEPLOY = "org.apache.spark.deploy"
-WAIT_SECONDS = 300
+WAIT_SECONDS = 900
 
 
 class Machine:

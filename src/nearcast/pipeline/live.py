@@ -40,7 +40,7 @@ from nearcast.pipeline.monitoring import (
 from nearcast.pipeline.query import CHANGES, chunk_batch, start
 from nearcast.pipeline.retrying_journal import RetryingJournal
 from nearcast.pipeline.snapshots import ready_file
-from nearcast.pipeline.spark_session import LOG_FILE
+from nearcast.pipeline.spark_session import LOG_FILE, end_session
 from nearcast.pipeline.spread import SPREAD, BatchSpreader, is_spread, submit_batch
 from nearcast.pipeline.ticks import LOOK, TickWriter
 from nearcast.relations.shards import SHARDS
@@ -255,7 +255,7 @@ def _run(config: PipelineConfig) -> None:
     with journal.leading("pipeline", lambda: bool(asked)) as leads:
         if leads:
             _decide_on(spark, journal, config, metrics, asked)
-    spark.stop()
+    end_session(spark)
 
 
 def _decide_on(

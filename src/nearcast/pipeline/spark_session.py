@@ -181,7 +181,7 @@ def session(master: str | None = None, properties: Path | None = None, **setting
         spark.conf.set("spark.sql.shuffle.partitions", str(spark.sparkContext.defaultParallelism))
     # The end of the memory ends Spark, which then can be started again, instead of leaving it without some thread.
     # A cluster within this machine that is left without a word complains about every part of it.
-    atexit.register(spark.stop)
+    atexit.register(end_session, spark)
     jvm: Any = spark.sparkContext._jvm
     jvm.Thread.setDefaultUncaughtExceptionHandler(jvm.org.apache.spark.util.SparkUncaughtExceptionHandler(False))
     return spark
@@ -234,6 +234,15 @@ def _hand_over(properties: Path, said: Mapping[str, str]) -> None:
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(properties.absolute()))} {before}"
     if "spark.pyspark.python" in said:
         os.environ.setdefault("PYSPARK_PYTHON", said["spark.pyspark.python"])
+
+
+def end_session(spark: SparkSession) -> None:
+    """Ends a session. What executors elsewhere still ask as it goes is nothing to complain of."""
+    if not is_local(spark) and spark.sparkContext._jsc is not None:
+        java: Any = spark.sparkContext._jvm
+        spark.sparkContext.setLogLevel("OFF")
+        java.System.setErr(java.java.io.PrintStream(java.java.io.OutputStream.nullOutputStream()))
+    spark.stop()
 
 
 def _settings(local: bool) -> dict[str, str]:

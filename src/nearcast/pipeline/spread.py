@@ -134,7 +134,8 @@ def submit_batch(
     gives the DELIVERIES.
 
     These are by position and part, then client. The `spreader` gets the batch if it has `spread` published events;
-    None: it is never spread. All that the batch shares with what is known is read before this returns, so that the next one may be folded in.
+    without one it is never spread. All that the batch shares with what is known is read before this returns, so that
+    the next one may be folded in.
     """
     if spreader is None or not is_spread(batch, spread):
         found = decide(batch, batch.events, with_fallbacks)
