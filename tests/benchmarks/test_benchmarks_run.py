@@ -20,6 +20,7 @@ HELPERS = {"untuned"}
 """Modules with a `main` of their own that others start."""
 
 HERE = {
+    "batches": "--filters 100 --sizes 1 10 --batches 5 --areas 5",
     "changing": "--subscriptions 300 --replaced 20 --events 500 --rounds 1",
     "leases": "--subjects 4 --rounds 3 --publishers 2 --pause 0.02",
     "nearby": "--receivers 500 --batch 64",

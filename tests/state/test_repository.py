@@ -7,12 +7,17 @@ from datetime import UTC, datetime, timedelta
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event
-from nearcast.state.repository import Repository
+from nearcast.model.limits import Limits
+from nearcast.state.entity_ledger import EntityLedger
+from nearcast.state.event_size import size_of
+from nearcast.state.repository import Repository, sizes_of
 from tests.random_filters import events
 
 
@@ -85,3 +90,46 @@ def test_an_entity_is_the_subject_else_the_source() -> None:
     found = [("1", None), ("2", "x"), ("3", None), ("4", "s")]
     repository.fold_events(to_table(Event(id, "t", "s", subject, position=int(id)) for id, subject in found))
     assert ["2", "4"] == [event.id for event in to_events(repository.newest())]
+
+
+def test_the_sizes_of_a_slice_and_of_chunks_are_those_of_their_events() -> None:
+    """Wherever a table begins within what it is a part of, and whatever lies where no text is."""
+    some = [
+        Event(str(number), "t", f"s{number}", subject=None if number % 3 else "né", attributes=attributes)
+        for number, attributes in enumerate([(("a", 1),), (), (("b", "é"), ("c", "long text")), (("d", True),)] * 3)
+    ]
+    whole = to_table(some)
+    expected = [size_of(event) for event in some]
+    hidden = pc.if_else(pc.equal(whole.column("id"), "4"), None, whole.column("id"))
+    assert expected == sizes_of(whole).tolist()
+    assert expected[2:9] == sizes_of(whole.slice(2, 7)).tolist()
+    assert expected[2:9] * 2 == sizes_of(pa.concat_tables([whole.slice(2, 7)] * 2)).tolist()
+    assert expected[4] - 1 == sizes_of(whole.set_column(1, "id", hidden)).tolist()[4]
+    assert [] == sizes_of(whole.slice(3, 0)).tolist()
+
+
+@given(
+    st.lists(st.lists(events(), max_size=5), max_size=6),
+    st.integers(1, 4),
+    st.sampled_from([300, 900, 1 << 31]),
+    st.sampled_from([3, 1 << 16]),
+)
+def test_what_is_forgotten_does_not_rest_on_seeing_at_once_that_there_is_room(
+    parts: list[list[Event]], entities: int, most: int, sweep: int
+) -> None:
+    """The outcome is that of looking at every report of every batch."""
+    limits, numbered = Limits(entities=entities, entities_bytes=most), iter(range(1, 1000))
+    tables = [to_table([replace(event, position=next(numbered)) for event in part]) for part in parts]
+    found = []
+    for has_room in (EntityLedger.has_room, lambda *_: False):
+        repository = Repository()
+        with (
+            patch("nearcast.state.entity_ledger.SWEEP", sweep),
+            patch.object(EntityLedger, "has_room", has_room),
+        ):
+            for table in tables:
+                repository.fold_within(table, limits)
+        found.append(
+            (repository.newest().column("position").to_pylist(), repository.bytes, repository.entities, repository.late)
+        )
+    assert found[1] == found[0]

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -157,6 +158,7 @@ NARROW = 2**16 - 16
 """The most classes of a column whose codes take 16 bits."""
 
 
+@cache
 def missing(codes: np.dtype[Any]) -> int:
     """The code of a lane without a value in the column."""
     return int(np.iinfo(codes).max)

@@ -283,16 +283,17 @@ class Coder:
 
     def _attributes(self, lists: Any, result: Any, repeats: Any) -> None:
         """Codes of all attributes."""
-        lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+        lengths = lists.value_lengths()
+        lengths = (lengths.fill_null(0) if lengths.null_count else lengths).to_numpy()
         lanes = np.repeat(np.arange(len(lists), dtype=np.int32), lengths)
         entries = lists.flatten()
         names = np.empty(len(entries), np.int32)
         _, starts, data = _strings(entries.field("name"))
         name_all(starts, data, *self._names, names)
         for field, kind in FIELDS.items():
-            where = self._where[KINDS.index(kind)]
-            if (where >= 0).any():
-                self._take(field, entries.field(field), (lanes, names), where, result, repeats)
+            where, values = self._where[KINDS.index(kind)], entries.field(field)
+            if values.null_count < len(values) and (where >= 0).any():
+                self._take(field, values, (lanes, names), where, result, repeats)
 
     def _take(
         self, field: str, array: Any, given: tuple[Int32s, Int32s], where: Integers, result: Any, repeats: Any
@@ -303,7 +304,7 @@ class Coder:
             texts = (starts, data, *self._literals, *self._columns[:5])
             _run(take_texts, *given, *there, where, *texts, self._cuts, result, repeats)
             return
-        array = array.cast(pa.uint8()) if field == "boolean" else array.cast(pa.int64()) if field == "time" else array
+        array = array.cast(pa.uint8()) if field == "boolean" else array.view(pa.int64()) if field == "time" else array
         there, values = _numbers(array)
         values = values.astype(np.int64) if field == "boolean" else values
         take = take_doubles if field == "double" else take_integers

@@ -32,9 +32,9 @@ from nearcast.matching.kernels import (
 from nearcast.matching.plan import AROUND, EVERYWHERE, LayoutSegment, PlanLayout, lay_out, plan, shares
 from nearcast.matching.postfix import DEEPEST, AtomLayout, FilterGroup, LaidOutAtoms, PostfixFilters, compiled, read
 from nearcast.matching.programs import IN_AROUND, JOIN, TEST_SHIFT
-from nearcast.matching.proximity import NearLanes
+from nearcast.matching.proximity import NOTHING_NEAR, NearLanes
 from nearcast.matching.simd import PADDING
-from nearcast.model.arrays import Floats, Int32s, Integers, runs
+from nearcast.model.arrays import Flags, Floats, Int32s, Integers, runs
 from nearcast.model.filter import Atom
 
 Rows = npt.NDArray[np.uint64]
@@ -46,7 +46,6 @@ SAMPLE = 256
 """Events from which on a batch is taken as a sample of how values are spread."""
 
 NO_ROWS = np.zeros((1, 1), np.uint64)
-NOTHING_NEAR = NearLanes(np.zeros(1, np.int32), np.array([], np.int32))
 
 SELDOM = 0.01
 """The share of events that an atom about what is near is taken to select before events were seen."""
@@ -78,7 +77,7 @@ class _Room:
         size = 2 * len(self.pairs.lanes) + more
         self.pairs = PairBuffer(_longer(self.pairs.lanes, size), _longer(self.pairs.names, size))
 
-    def events(self, stride: int, batch: Coded, rows: Rows, near: NearLanes) -> SortedEvents:
+    def events(self, stride: int, batch: Coded, complete: Flags, rows: Rows, near: NearLanes) -> SortedEvents:
         """Room for so many lanes of a batch's columns."""
         columns = max(1, len(batch.codes))
         if len(self._order) < stride:
@@ -86,7 +85,7 @@ class _Room:
         if len(self._codes) < stride * columns:
             self._codes = np.zeros(stride * columns, self._codes.dtype)
         lists = (near.starts, near.lanes)
-        return SortedEvents(self._start, self._order, self._codes, stride, batch.complete, rows, *lists, self.stack)
+        return SortedEvents(self._start, self._order, self._codes, stride, complete, rows, *lists, self.stack)
 
 
 def _unused(pairs: PairBuffer) -> bool:
@@ -215,10 +214,11 @@ class CompiledEngine:
         repeated = MultiValuedColumns(batch.which, batch.starts, batch.values, several(self.codes)) if repeats else None
         # Where a pair may come twice, pairs of forms are sorted out before they become pairs of groups.
         by_form = repeats or bool(layout.careful.any())
-        names = self._forms if by_form else self._names
+        names, complete = self._forms if by_form else self._names, batch.complete
         for first in range(0, batch.lanes, BLOCK):
             last = min(first + BLOCK, batch.lanes)
-            at = self._block(batch, first, last - first, rows, near.within(first, last), repeated, names, room, at)
+            own = near.within(first, last)
+            at = self._block(batch, complete, first, last - first, rows, own, repeated, names, room, at)
         lanes, found = room.taken(at)
         self._rooms.append(room)
         if by_form:
@@ -240,8 +240,8 @@ class CompiledEngine:
         return lanes[pair], groups, layout.levels[forms[pair]]
 
     def _block(
-        self, batch: Coded, first: int, lanes: int, rows: Rows, near: NearLanes, repeated: MultiValuedColumns | None,
-        names: EmittedNames, room: _Room, at: int,
+        self, batch: Coded, complete: Flags, first: int, lanes: int, rows: Rows, near: NearLanes,
+        repeated: MultiValuedColumns | None, names: EmittedNames, room: _Room, at: int,
     ) -> int:  # fmt: skip
         """Adds the pairs of one block; returns where they end."""
         stride = lanes + PADDING + (len(batch.values) if repeated else 0)
@@ -250,10 +250,10 @@ class CompiledEngine:
             if segment.column != column:
                 column = segment.column
                 if column == AROUND:
-                    events = _around(near, batch, rows, room.stack)
+                    events = _around(near, batch, complete, rows, room.stack)
                     gather(batch.codes, near.lanes, first, segment.needed, events)
                 else:
-                    events = room.events(stride, batch, rows, near)
+                    events = room.events(stride, batch, complete, rows, near)
                 if column == EVERYWHERE:
                     as_they_are(batch.codes, first, lanes, segment.needed, events)
                 elif column != AROUND:
@@ -285,12 +285,12 @@ class CompiledEngine:
             room.grow(events.stride * int(names.extra[form] + 1))
 
 
-def _around(near: NearLanes, batch: Coded, rows: Rows, stack: Rows) -> SortedEvents:
+def _around(near: NearLanes, batch: Coded, complete: Flags, rows: Rows, stack: Rows) -> SortedEvents:
     """Room for events by the atoms that they are near, each as often as it is."""
     stride = len(near.lanes) + PADDING
     codes = np.empty(stride * max(1, len(batch.codes)), batch.codes.dtype)
     order = np.empty(stride, np.uint16)
-    return SortedEvents(near.starts, order, codes, stride, batch.complete, rows, near.starts, near.lanes, stack)
+    return SortedEvents(near.starts, order, codes, stride, complete, rows, near.starts, near.lanes, stack)
 
 
 def _kept(lanes: Int32s, forms: Int32s, layout: PlanLayout, every: bool) -> npt.NDArray[np.intp]:

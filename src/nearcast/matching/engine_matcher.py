@@ -13,10 +13,10 @@ from nearcast.geo.columnar_index import always_there, grid_pairs
 from nearcast.matching.batch_columns import pack, words
 from nearcast.matching.bitset import BitsetMatcher, MatchedPairs
 from nearcast.matching.column_tests import NARROW, Coded
-from nearcast.matching.engine import NOTHING_NEAR, SAMPLE, CompiledEngine
+from nearcast.matching.engine import SAMPLE, CompiledEngine
 from nearcast.matching.kernels import numbered
 from nearcast.matching.postfix import FilterGroup, PostfixFilters
-from nearcast.matching.proximity import ProximityIndex
+from nearcast.matching.proximity import NOTHING_NEAR, ProximityIndex
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event, Place
 from nearcast.model.filter import And, Atom, Distance, Filter, Not, Operator, Or, PlainNot, This, atoms

@@ -125,6 +125,10 @@ class NearLanes:
         return NearLanes(counts[self.starts].astype(np.int32), self.lanes[there] - np.int32(first))
 
 
+NOTHING_NEAR = NearLanes(np.zeros(1, np.int32), np.zeros(0, np.int32))
+"""Where no atom is asked for."""
+
+
 class ProximityIndex:
     """What is near, of those among many atoms that are asked for."""
 
@@ -147,6 +151,8 @@ class ProximityIndex:
 
     def near(self, table: pa.Table, around: Environment) -> NearLanes | None:
         """What is near as of each event's position; None if that is too much at once of so many events."""
+        if not len(self._followed):
+            return NOTHING_NEAR
         return self._followed.near(around.users, table.column("position").to_numpy(), event_points(table))
 
 
@@ -168,6 +174,9 @@ class ProximityAtoms:
         self._by_anchor = np.argsort(anchor, kind="stable")
         self._first_atom = np.searchsorted(anchor[self._by_anchor], np.arange(len(numbers) + 1))
         self._tests = NearTests(atoms)
+
+    def __len__(self) -> int:
+        return len(self._tests)
 
     def near(self, users: Timeline[str, Place | None], positions: Positions, events: PlaceArrays) -> NearLanes | None:
         """What is near: where an atom is TRUE if that is near its anchor, else where it is FALSE; None: too much."""

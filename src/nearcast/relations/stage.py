@@ -150,6 +150,12 @@ class RelationStage:
             self._set_channels(stage_input)
         if self._relations and len(derived_of(events)):
             events = events.filter(pc.equal(events.column("part"), 0))
+        if not self._relations and not any(self._concerns(change) for _, change in stage_input.changes):
+            # The clock goes on for what is defined later.
+            for _, change in stage_input.changes:
+                self._note_lists(change)
+            self._clocks.follow_events(events if rows is None else rows.table)
+            return
         rows = rows or ReportRows.of(events)
         done, positions = 0, rows.causes.position
         for position, change in stage_input.changes:
@@ -611,12 +617,12 @@ class HeardEvents:
             repository.forget(entities)
 
     def _add(self, events: pa.Table, before: NewestEvents) -> None:
-        derived = pc.greater(events.column("part"), 0)
+        derived = events.column("part").to_numpy() > 0
         # What was derived entered nowhere. Seldom is any here, and filtering copies.
-        if pc.any(derived).as_py():
-            events = events.filter(pc.invert(derived))
+        if derived.any():
+            events = events.filter(pa.array(~derived))
         nodes = nodes_of(events)
-        names = pc.unique(nodes).to_pylist()
+        names = nodes.unique().to_pylist()
         if not self._nodes and self._only in (None, *names) and len(names) == 1:
             [self._only] = names
             return

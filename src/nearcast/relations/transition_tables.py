@@ -25,7 +25,7 @@ from nearcast.relations.reports import GEOGRAPHIC, NOWHERE, PLANAR, WindowChange
 from nearcast.relations.told_pairs import NO_REASON, AtRow, PlaceColumns, ToldPairs
 from nearcast.relations.transition_events import DETECTIONS, REASON_NAMES, escaped_name, transition_event
 from nearcast.state.derived import Cause
-from nearcast.state.lateness import NEVER
+from nearcast.state.lateness import NEVER, times_of
 
 AT_ONCE = 4_096
 """Events that are made together at most, but for those that one event causes, which are told in one table."""
@@ -59,10 +59,7 @@ class CausingEvents:
     @staticmethod
     def of(table: pa.Table) -> CausingEvents:
         """The rows of a table of EVENTS."""
-        times = (
-            pc.fill_null(table.column(name).cast(pa.int64()), NEVER).to_numpy().astype(np.int64)
-            for name in ("time", "accepted")
-        )
+        times = (times_of(table.column(name)) for name in ("time", "accepted"))
         return CausingEvents(table.column("position").to_numpy(), *times)
 
     @staticmethod

@@ -63,7 +63,7 @@ def adapt(batch: FoldedBatch, events: pa.Table, pairs: MatchedPairs, alternative
             pa.array(best.level.astype(np.int8)),
             levels,
             others,
-            events.column("part").take(pa.array(best.lane)),
+            pa.array(events.column("part").to_numpy()[best.lane]),
         ],
         schema=DELIVERIES,
     )

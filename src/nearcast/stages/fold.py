@@ -165,8 +165,8 @@ class StateFold:
         Control events that cannot be taken, by their readers or by a stage, are added to `refusals` and change
         nothing. Take every batch: a batch is folded when it is asked for.
         """
-        for part, full in self._parts(table):
-            yield from self._fold(part, parse)
+        for part, world, full in self._parts(table):
+            yield from self._fold(part, world, parse)
             if full:
                 self._forget()
 
@@ -181,24 +181,29 @@ class StateFold:
             for stage in self.stages:
                 stage.forget(gone)
 
-    def _parts(self, table: pa.Table) -> Iterator[tuple[pa.Table, bool]]:
-        """The table in parts, each with whether some entities may have to be forgotten after it."""
+    def _parts(self, table: pa.Table) -> Iterator[tuple[pa.Table, pa.Table, bool]]:
+        """The table in parts, each with its events that are no control events, and whether some entities may have to be
+        forgotten after it.
+        """
         done = 0
         while not done or done < len(table):
-            part = table.slice(done)
+            part = table.slice(done) if done else table
+            world = _world_of(part)
             # The limits are those at the beginning of a part.
-            renewed = pc.index(part.column("type"), SETTINGS_TYPE).as_py()
-            part = part.slice(0, renewed + 1) if renewed >= 0 else part
-            due = self.repository.due(_world_of(part), self.registry.settings.limits)
+            renewed = pc.index(part.column("type"), SETTINGS_TYPE).as_py() if len(world) < len(part) else -1
+            if renewed >= 0:
+                part = part.slice(0, renewed + 1)
+                world = _world_of(part)
+            due = self.repository.due(world, self.registry.settings.limits)
             if due is not None:
                 part = part.filter(pc.less_equal(part.column("position"), due))
-            yield part, due is not None
+                world = _world_of(part)
+            yield part, world, due is not None
             done += max(1, len(part))
 
-    def _fold(self, table: pa.Table, parse: Parse) -> Iterator[FoldedBatch]:
-        control = are_control(table)
-        changes = self._changes(to_events(table.filter(control)), parse)
-        world = _world_of(table)
+    def _fold(self, table: pa.Table, world: pa.Table, parse: Parse) -> Iterator[FoldedBatch]:
+        control = to_events(table.filter(are_control(table))) if len(world) < len(table) else []
+        changes = self._changes(control, parse)
         positions = world.column("position").to_numpy()
         done = 0
         for number, (position, change) in enumerate(changes):
@@ -210,7 +215,8 @@ class StateFold:
                 self._change_settings(position, change)
                 done = number + 1
         start = 0 if done == 0 else int(np.searchsorted(positions, changes[done - 1][0]))
-        yield from self._batches(world.slice(start), changes[done:])
+        # As it is where it is whole: what is known of it already is known of the same table.
+        yield from self._batches(world.slice(start) if start else world, changes[done:])
         if len(table):
             self.position = int(table.column("position")[-1].as_py())
 

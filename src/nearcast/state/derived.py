@@ -165,7 +165,8 @@ def pieces(events: pa.Table, derived: Iterable[Event | pa.Table], most: int) -> 
             waiting, count, done = [], 0, end
         waiting.append(table)
         count += len(table)
-    yield merge_derived(events.slice(done), waiting), None
+    # As it is where nothing was derived: what is known of the whole table is then known of the piece.
+    yield merge_derived(events.slice(done) if done else events, waiting), None
 
 
 def _cut(table: pa.Table, most: int) -> Iterator[pa.Table]:

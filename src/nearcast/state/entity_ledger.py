@@ -137,6 +137,17 @@ class EntityLedger:
         """Which entities are not derived."""
         return self.known & (self["derived"] == 0)
 
+    def has_room(self, events: pa.Table, size: int, limits: Limits) -> bool:
+        """Whether it is sure that nothing has to be forgotten after the next reports, which take so many bytes."""
+        totals, position = self.totals, events.column("position")
+        first, last = min(totals.position, position[0].as_py()), position[len(position) - 1].as_py()
+        return (
+            limits.entity_age == math.inf
+            and last // SWEEP == first // SWEEP
+            and totals.published + len(events) <= limits.entities
+            and totals.published_bytes + size <= limits.entities_bytes
+        )
+
     def due(self, number: Integers, events: pa.Table, sizes: Integers, limits: Limits) -> int | None:
         """The first of the next reports, all of which count, after which something may have to be forgotten."""
         totals = self.totals

@@ -25,7 +25,10 @@ FOREVER = np.iinfo(np.int64).max
 
 def moments_of(events: pa.Table) -> Integers:
     """The moment of each event of a table of EVENTS, as `Event.moment` has it."""
-    time, accepted = _micros(events.column("time")), _micros(events.column("accepted"))
+    columns = events.column("time"), events.column("accepted")
+    time, accepted = map(times_of, columns)
+    if not any(column.null_count for column in columns):
+        return np.minimum(time, accepted)
     both = np.where(time == NEVER, accepted, time)
     return np.where((accepted != NEVER) & (accepted < both), accepted, both)
 
@@ -37,7 +40,13 @@ def order_of(events: pa.Table) -> Integers:
     return np.where(events.column("part").to_numpy() > 0, NEVER, moments_of(events))
 
 
-def _micros(column: pa.ChunkedArray) -> Integers:
+def times_of(column: pa.ChunkedArray) -> Integers:
+    """A column of times as microseconds since 1970, `NEVER` where there is none; not to be written to."""
+    # Of a small batch every call of Arrow counts, and all stages ask for its moments.
+    if column.null_count == len(column):
+        return np.full(len(column), NEVER)
+    if column.num_chunks == 1 and not column.null_count:
+        return column.chunk(0).view(pa.int64()).to_numpy()
     return pc.fill_null(pc.cast(column, pa.int64()), NEVER).to_numpy().astype(np.int64)
 
 
@@ -53,7 +62,10 @@ def counting(number: Integers, moment: Integers, known: npt.NDArray[Any]) -> Fla
     before = np.where(first, known[entity], np.append(NEVER, time[:-1])[: len(time)])
     counts = np.ones(len(number), np.bool_)
     # Seldom is any out of order: only entities with such reports are gone through one by one.
-    doubtful = np.unique(entity[(time < before) & (time != NEVER)])
+    early = (time < before) & (time != NEVER)
+    if not early.any():
+        return counts
+    doubtful = np.unique(entity[early])
     newest = {one: int(known[one]) for one in doubtful.tolist()}
     for index in np.flatnonzero(np.isin(number, doubtful)).tolist():
         one, own = int(number[index]), int(moment[index])

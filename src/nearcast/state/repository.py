@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from weakref import ref
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +35,8 @@ class Repository:
         self._rows = len(self._tables[0])
         self._newest = self._rows
         self._ledger = EntityLedger()
-        self._numbered = _NO_NUMBERS
+        self._numbered: tuple[pa.Table | None, Integers] = _NO_NUMBERS
+        self._counted: tuple[pa.Table | None, Flags] = _NO_COUNTS
         if self._rows:
             table = self._tables[0]
             self._ledger.set(self._ledger.numbered(entities(table)), table, sizes_of(table))
@@ -56,7 +58,9 @@ class Repository:
 
     def due(self, events: pa.Table, limits: Limits) -> int | None:
         """The position among the next events after which something may have to be forgotten; None: it is none."""
-        number = self._ledger.numbered(entities(events))
+        if not len(events) or self._ledger.has_room(events, int(sizes_of(events).sum()), limits):
+            return None
+        number = self._numbers(events)
         counts = self._ledger.counting(number, events)
         if not counts.any():
             return None
@@ -83,7 +87,7 @@ class Repository:
     def forget(self, names: Collection[str]) -> None:
         """Drops the events of some entities."""
         self._ledger.forget(names)
-        self._numbered = _NO_NUMBERS
+        self._numbered, self._counted = _NO_NUMBERS, _NO_COUNTS
         newest = self.newest()
         gone = pc.is_in(entities(newest), value_set=pa.array(list(names), pa.string()))
         self._tables = [newest.filter(pc.invert(gone)).combine_chunks()]
@@ -91,7 +95,9 @@ class Repository:
 
     def counting(self, events: pa.Table) -> Flags:
         """Which of the next events, in journal order, are not late."""
-        return self._ledger.counting(self._numbers(events), events)
+        if events is not self._counted[0]:
+            self._counted = events, self._ledger.counting(self._numbers(events), events)
+        return self._counted[1]
 
     def known_moments(self, events: pa.Table) -> Integers:
         """The moment of the newest report of the entity of each of the next events; `NEVER` where there is none."""
@@ -108,13 +114,13 @@ class Repository:
         if not len(events):
             return
         number = self._numbers(events)
-        self._numbered = _NO_NUMBERS
-        counts = self._ledger.counting(number, events)
+        counts, sizes = self.counting(events), sizes_of(events)
+        self._numbered, self._counted = _NO_NUMBERS, _NO_COUNTS
         events = without_payloads(events)
         if not counts.all():
             self._ledger.late += len(events) - int(counts.sum())
-            events, number = events.filter(pa.array(counts)), number[counts]
-        self._ledger.set(number, events, sizes_of(events))
+            events, number, sizes = events.filter(pa.array(counts)), number[counts], sizes[counts]
+        self._ledger.set(number, events, sizes)
         self._tables.append(events)
         self._rows += len(events)
         if self._rows > 2 * self._newest + SLACK:
@@ -132,7 +138,8 @@ class Repository:
         return _KeptEvents(list(self._tables))
 
 
-_NO_NUMBERS: tuple[pa.Table | None, Integers] = None, np.zeros(0, np.int64)
+_NO_NUMBERS: tuple[None, Integers] = None, np.zeros(0, np.int64)
+_NO_COUNTS: tuple[None, Flags] = None, np.zeros(0, np.bool_)
 
 
 class NewestEvents(Protocol):
@@ -221,23 +228,60 @@ def without_excess(events: pa.Table, most: int) -> pa.Table:
 
 def sizes_of(events: pa.Table) -> Integers:
     """The bytes that each event takes without its payload, about."""
-    own = (pc.fill_null(pc.binary_length(events.column(name)), 0).to_numpy() for name in ("id", "subject", "source"))
-    attributes = [_attribute_sizes(lists) for lists in events.column("attributes").chunks]
-    return (np.concatenate([*attributes, np.zeros(0, np.int64)]) + sum(own) + FIXED).astype(np.int64)
+    known, sizes = _SIZED.last
+    if known is None or known() is not events:
+        sizes = _sizes_of(events)
+        _SIZED.last = ref(events), sizes
+    return sizes
+
+
+class _Sized:
+    """The table whose sizes were asked for last: all stages ask for those of a batch."""
+
+    last: tuple[ref[pa.Table] | None, Integers] = None, np.zeros(0, np.int64)
+
+
+_SIZED = _Sized()
+
+
+def _sizes_of(events: pa.Table) -> Integers:
+    found = np.concatenate(
+        [np.zeros(0, np.int64), *(_attribute_sizes(lists) for lists in events.column("attributes").chunks)]
+    )
+    for name in ("id", "subject", "source"):
+        lengths = [np.diff(_text_starts(texts)) for texts in events.column(name).chunks]
+        found += lengths[0] if len(lengths) == 1 else np.concatenate([np.zeros(0, np.int64), *lengths])
+    found += FIXED
+    found.flags.writeable = False
+    return found
 
 
 def _attribute_sizes(lists: pa.ListArray) -> Integers:
     """The bytes that the attributes of each event take, about: by where they begin, not one by one."""
-    counts = lists.value_lengths().fill_null(0).to_numpy()
-    bounds, entries = np.append(0, np.cumsum(counts, dtype=np.int64)), lists.flatten()
+    if lists.null_count:
+        bounds = np.append(0, np.cumsum(lists.value_lengths().fill_null(0).to_numpy(), dtype=np.int64))
+    else:
+        bounds = _starts(lists)
+    entries = lists.flatten()
     texts = (_text_starts(entries.field(name))[bounds] for name in ("name", "text"))
-    return ENTRY * counts + sum(map(np.diff, texts))
+    return ENTRY * np.diff(bounds) + sum(map(np.diff, texts))
 
 
 def _text_starts(texts: pa.StringArray) -> Integers:
     """How many bytes the texts before each take, and all of them."""
-    starts = np.frombuffer(texts.buffers()[1] or bytes(4), np.int32)[texts.offset :][: len(texts) + 1].astype(np.int64)
-    # Bytes may lie where no text is: as long as there are none the buffer says how long each is.
-    if texts.null_count and starts[-1] - starts[0] != pc.sum(pc.binary_length(texts)).as_py():
-        return np.append(0, np.cumsum(pc.fill_null(pc.binary_length(texts), 0).to_numpy(), dtype=np.int64))
+    starts = _starts(texts)
+    # Bytes may lie where no text is.
+    if texts.null_count and starts[-1]:
+        lengths = np.diff(starts)
+        there = np.unpackbits(np.frombuffer(texts.buffers()[0], np.uint8), bitorder="little")[texts.offset :]
+        absent = there[: len(texts)] == 0
+        if lengths[absent].any():
+            lengths[absent] = 0
+            return np.append(0, np.cumsum(lengths))
     return starts
+
+
+def _starts(lists: pa.ListArray | pa.StringArray) -> Integers:
+    """Where each list or text begins, counted from the first one, and where the last one ends."""
+    offsets = np.frombuffer(lists.buffers()[1] or bytes(4), np.int32)[lists.offset :][: len(lists) + 1]
+    return offsets.astype(np.int64) - offsets[0]
