@@ -270,7 +270,7 @@ class SimulatedThreads:
     def switch(self, worker: _Worker) -> None:
         """Lets a thread run until it waits, or has ended."""
         self.running = worker
-        if worker.stack:
+        if worker.stack is not None:
             worker.stack.switch(worker)
         else:
             worker.go.release()
@@ -279,14 +279,14 @@ class SimulatedThreads:
 
     def _give_way(self, worker: _Worker) -> None:
         """Lets the loop go on until it is this thread's turn again."""
-        if worker.stack:
+        if worker.stack is not None:
             worker.stack.parent.switch()
         else:
             self._back.release()
             worker.go.acquire()
 
     def _work(self, worker: _Worker) -> None:
-        if not worker.stack:
+        if worker.stack is None:
             worker.go.acquire()
         while not self._over:
             assert worker.call, "given before it goes on"
@@ -299,7 +299,7 @@ class SimulatedThreads:
             worker.call = None
             self._idle.append(worker)
             self._give_way(worker)
-        if not worker.stack:
+        if worker.stack is None:
             self._back.release()
 
     def wait(self, waiters: list[_Wait] | None, seconds: float | None) -> bool:
