@@ -82,7 +82,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _note_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        self.errors.append(f"{context['message']}: {error!r} {context.get('future') or context.get('handle')!r}")
+        # Not what it happened to: that may be about to be collected as garbage.
+        self.errors.append(f"{context['message']}: {error!r}")
 
     def _process_events(self, event_list: object) -> None: ...
 

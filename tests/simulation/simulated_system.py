@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -65,6 +65,12 @@ class SimulatedAccessServer(AccessServer):
 
 
 async def _nothing() -> None: ...
+
+
+async def _serve_until_it_ends(server: app.Server, host: str) -> None:
+    """Serves; one whose start fails ends its process, which here is none."""
+    with suppress(SystemExit):
+        await server._serve([SimulatedSocket(host, PORT)])  # type: ignore[list-item]
 
 
 @dataclass
@@ -132,16 +138,13 @@ class SimulatedSystem:
             )
             clock._clock = ServerClock(self.loop.wall, self.loop.time)
             server = app.server_of(config, self.journal)
-            try:
-                serving = asyncio.ensure_future(server._serve([SimulatedSocket(host, PORT)]))  # type: ignore[list-item]
-                while not server.started and not serving.done():
-                    await asyncio.sleep(0.05)
-                if server.started:
-                    self.note(f"ready {host}")
-                    self.services[host] = server.config.app.state.service  # type: ignore[union-attr]
-                await serving
-            except SystemExit:
-                pass
+            serving = asyncio.ensure_future(_serve_until_it_ends(server, host))
+            while not server.started and not serving.done():
+                await asyncio.sleep(0.05)
+            if server.started:
+                self.note(f"ready {host}")
+                self.services[host] = server.config.app.state.service  # type: ignore[union-attr]
+            await serving
             self.died(host, process, self.start_server, "ended")
 
         self.begin(host, lambda process: self.loop.spawn(process, serve(process)) and None)
