@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import shapely
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nearcast.geo.degrees_plane import within_in_plane
@@ -33,6 +33,8 @@ def pairs(draw: st.DrawFn) -> tuple[shapely.Geometry, shapely.Geometry]:
 
 @settings(max_examples=60, deadline=None)
 @given(pairs(), st.floats(0, 1.5))
+@example((shapely.Point(0, 0), shapely.LineString([(0, 0), (0, 4.911e-198)])), 0.0)
+@example((shapely.Point(0, 0), shapely.LineString([(0, 0), (0, 4.911e-198)])), 1.0)
 def test_the_plane_agrees_with_samples(both: tuple[shapely.Geometry, shapely.Geometry], share: float) -> None:
     """Where it tells something, no sampled pair of points is nearer, or some pair is about so near."""
     a, b = both

@@ -281,7 +281,10 @@ def test_what_a_slow_moment_withheld_is_sent_after_all() -> None:
                     )
                     await server.publish(unit("late"))
                     assert "late" == (await received(client, 1))[0].event["id"]
-                await until(lambda: [9.0, None, 9.0, None] == measured(server))
+                await until(lambda: len(measured(server)) > 3)
+                *before, last = measured(server)[:4]
+                # Where the machine was slow just then, sending was measured instead.
+                assert ([9.0, None, 9.0], True) == (before, last is None or last > 9.0)
 
     run(test)
 

@@ -77,4 +77,5 @@ def _reach(a: shapely.Geometry, b: shapely.Geometry, scale: float, limit: float)
 
 def _planar(scale: float, turn: float, degrees: Floats) -> Floats:
     radians = np.radians(degrees)
-    return np.stack([(radians[:, 0] + turn) * scale, radians[:, 1]], axis=1)
+    # GEOS finds no distance to an edge whose square is too small for a number; what is cut off is far less than `TINY`.
+    return np.stack([(radians[:, 0] + turn) * scale, radians[:, 1]], axis=1).round(15)
