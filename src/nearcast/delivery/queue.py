@@ -118,8 +118,10 @@ class DeliveryQueue:
     last: int = 0
     """Up to there the log of deliveries was inserted."""
     _early: dict[int, None] = field(default_factory=dict)
-    """Beyond it, what was decided early, ascending, and what another server ended."""
+    """Beyond it, what was decided early, ascending, and what another server ended; of the latter a heap too, since
+    outcomes come in any order, and many may wait for the log."""
     _ended: set[int] = field(default_factory=set)
+    _ended_order: list[int] = field(default_factory=list)
     _counts: Counter[int] = field(default_factory=Counter)
     _queues: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     _expiries: list[tuple[float, int]] = field(default_factory=list)
@@ -159,8 +161,8 @@ class DeliveryQueue:
         self.last = max(self.last, sequence)
         while self._early and (first := next(iter(self._early))) <= self.last:
             del self._early[first]
-        if self._ended:
-            self._ended = {one for one in self._ended if one > self.last}
+        while self._ended_order and self._ended_order[0] <= self.last:
+            self._ended.remove(heapq.heappop(self._ended_order))
 
     def _admit(self, delivery: QueuedDelivery, priority: int, now: float) -> list[SettledDelivery]:
         ended: list[SettledDelivery] = []
@@ -226,6 +228,7 @@ class DeliveryQueue:
             self._settle(delivery, outcome, now)
         elif self.is_new(sequence) and len(self._ended) < self.limit:
             self._ended.add(sequence)
+            heapq.heappush(self._ended_order, sequence)
         return delivery is not None
 
     def adopt(self, priority_of: PriorityOf, now: float) -> list[SettledDelivery]:

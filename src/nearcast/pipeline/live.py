@@ -69,13 +69,9 @@ RENEWED_AFTER = 250_000
 every batch for ever (its entry in the map of watermarks is removed by synchronous tracking only)."""
 
 
-NEVER_SPREAD = 1 << 62
-"""More events than a batch has."""
-
-
 @dataclass(frozen=True, slots=True)
 class PipelineConfig:
-    """How the pipeline runs: its journal, a folder for state that executors see, Spark's master, where it answers for
+    """How the pipeline runs: its journal, a folder for state, Spark's master, where it answers for
     metrics; how many positions are decided at once, from how many events on that is spread over the executors, in how
     many shards related pairs are kept, how many control events are taken at once, and a file of Spark's own settings.
 
@@ -113,7 +109,6 @@ class BatchDecider:
         self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"), config.shards)
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spreader = BatchSpreader(spark, journal, config.folder / "batches") if spark else None
-        self._spread = config.spread if spark else NEVER_SPREAD
         self._guarded_states: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
         self._situations, self._excess = SituationMonitor(metrics), ExcessMonitor(metrics)
         self._crowds, self._fallen = CrowdMonitor(metrics), FallenClockMonitor(metrics)
@@ -163,13 +158,13 @@ class BatchDecider:
         forgotten = self.follower.known.forgotten
         # So that a batch that nobody gets has a schema too.
         tables = [DELIVERIES.empty_table()]
-        spread = self._spread
+        spreader, spread = self._spreader, self._config.spread
         for batch in self.follower.fold_events(events, through):
             # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
             self._keep_derived(batch)
-            tables.append(submit_batch(batch, self._spreader, after, through, spread=spread)())
+            tables.append(submit_batch(batch, spreader, after, through, spread=spread)())
             self._excess.report(batch.around.excess)
-            where = "executors" if is_spread(batch, spread) else "driver"
+            where = "executors" if spreader and is_spread(batch, spread) else "driver"
             self._metrics.batches.labels(where).inc()
         # Once for all: guards made of a standing in between would be out of date when they are heard.
         self._keep_standings(through)

@@ -16,11 +16,11 @@ from nearcast.journal.seam import Journal
 from nearcast.journal.snapshot_log import REGISTRY, base_table
 from nearcast.language.control_events import changes as changes_of
 from nearcast.model.changes import Change, SettingsChange
-from nearcast.model.columns import are_control, to_events
+from nearcast.model.columns import to_events
 from nearcast.model.subscription import Settings
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions.early_deliveries import DecisionDifference, EarlyDeliveries
-from nearcast.server.sessions.journal_tailer import DecidedDelivery, TailedRows, joined
+from nearcast.server.sessions.journal_tailer import DecidedDelivery, TailedRows, controls_of, joined
 from nearcast.server.sessions.manager import SessionManager
 from nearcast.server.sessions.payloads import PayloadCache
 from nearcast.stages.early import EarlyDecider, decentralised
@@ -161,7 +161,7 @@ def _registry_through(journal: Journal, through: int) -> Registry:
         for change in changes_of(event, registry.settings):
             registry.apply(change, limited=False)
     for rows in journal.row_ranges("events", after, through, STRETCH):
-        for event in to_events(rows.filter(are_control(rows))):
+        for event in controls_of(rows):
             # What cannot be read is a dead letter of the pipeline's.
             with suppress(EventError):
                 for change in changes_of(event, registry.settings):
