@@ -1,7 +1,7 @@
-"""A standalone cluster of Spark on machines of its own: network namespaces with their own addresses, joined by a
-bridge, in which the driver's folders are not there.
+"""A standalone cluster of Spark, on this machine or on machines of its own: network namespaces with their own
+addresses, joined by a bridge, in which the driver's folders are not there.
 
-Everything ends with the process that holds the namespaces. No rights are needed but those of user namespaces.
+Everything there ends with the process that holds the namespaces. No rights are needed but those of user namespaces.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -32,14 +32,16 @@ WAIT_SECONDS = 900
 
 
 class Machine:
-    """Namespaces that a process holds: an address, and folders that are not there."""
+    """Namespaces that a process holds: an address, and folders that are not there. Without a holder: this machine."""
 
-    def __init__(self, holder: subprocess.Popen[bytes], address: str) -> None:
+    def __init__(self, holder: subprocess.Popen[bytes] | None, address: str) -> None:
         self.address = address
-        self._pid = holder.pid
+        self._pid = holder and holder.pid
 
     def words(self, *words: str | Path) -> list[str]:
         """The command that runs another one there."""
+        if self._pid is None:
+            return [*map(str, words)]
         enter = ["nsenter", "--target", str(self._pid), "--user", "--net", "--mount", "--preserve-credentials"]
         # Into a mount namespace one comes at its root.
         return [*enter, f"--wdns={os.getcwd()}", *map(str, words)]
@@ -95,10 +97,10 @@ def _holder(words: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @contextmanager
-def daemon(
-    machine: Machine, folder: Path, words: Sequence[str], said: str, environment: Mapping[str, str] | None = None
-) -> Iterator[None]:
-    """One of Spark's own processes, with folders of its own and nothing of this one's environment for Python."""
+def daemon(machine: Machine, folder: Path, words: Sequence[str], said: str) -> Iterator[None]:
+    """One of Spark's own processes, with folders of its own and nothing of this one's environment for Python; it has
+    said something in its log when it is given.
+    """
     for name in ("home", "tmp"):
         (folder / name).mkdir(parents=True)
     home = Path(pyspark.__file__).parent
@@ -113,7 +115,6 @@ def daemon(
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_LAUNCHER_OPTS": SHORT_LIVED,
         "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
-        **(environment or {}),
     }
     with (folder / "log").open("wb") as log:
         started = subprocess.Popen(
@@ -132,14 +133,19 @@ def daemon(
 
 @contextmanager
 def standalone(
-    head: Machine, workers: Sequence[Machine], folder: Path, properties: Path | None = None, memory: str = "1g"
+    head: Machine,
+    workers: Sequence[Machine],
+    folder: Path,
+    properties: Path | None = None,
+    memory: str = "1g",
+    port: int = PORT,
 ) -> Iterator[str]:
     """A master on the driver's machine and a worker with one core on each of others; the master's URL."""
     more = ("--properties-file", str(properties)) if properties else ()
     with ExitStack() as stack:
-        master = (f"{DEPLOY}.master.Master", "--host", HEAD, "--port", str(PORT), "--webui-port", "0", *more)
+        master = (f"{DEPLOY}.master.Master", "--host", head.address, "--port", str(port), "--webui-port", "0", *more)
         stack.enter_context(daemon(head, folder / "master", master, "New state: ALIVE"))
-        url = f"spark://{HEAD}:{PORT}"
+        url = f"spark://{head.address}:{port}"
         for number, machine in enumerate(workers):
             words = ("--cores", "1", "--memory", memory, "--webui-port", "0", "--host", machine.address, *more, url)
             worker = (f"{DEPLOY}.worker.Worker", *words)

@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 import venv
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pyspark
 import pytest
 
 import nearcast
 from nearcast.cli.system import free_port
 from nearcast.pipeline.spark_session import java_home
 from tests.conftest import SHORT_LIVED
+from tests.spark.standalone import Machine, standalone
 
 pytestmark = pytest.mark.spark
 
@@ -93,57 +90,11 @@ def bare_python(folder: Path) -> Path:
     return python
 
 
-@contextmanager
-def process(folder: Path, *words: str) -> Iterator[None]:
-    """One of Spark's own processes, with folders of its own and nothing of this one's environment for Python."""
-    for name in ("home", "tmp"):
-        (folder / name).mkdir(parents=True)
-    home = Path(pyspark.__file__).parent
-    surroundings = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder / "home"),
-        "TMPDIR": str(folder / "tmp"),
-        "JAVA_HOME": str(java_home()),
-        "SPARK_HOME": str(home),
-        "SPARK_WORKER_DIR": str(folder / "work"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(folder / "local"),
-        "SPARK_LAUNCHER_OPTS": SHORT_LIVED,
-        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
-    }
-    with (folder / "log").open("wb") as log:
-        started = subprocess.Popen(
-            [home / "bin" / "spark-class", *words], cwd=folder, env=surroundings, stdout=log, stderr=log
-        )
-    try:
-        yield
-    finally:
-        started.terminate()
-        started.wait(60)
-
-
-def wait_for(log: Path, said: str) -> None:
-    """Waits until a process has said something in its log."""
-    until = time.monotonic() + 300
-    while said not in log.read_text():
-        assert time.monotonic() < until, log.read_text()
-        time.sleep(0.2)
-
-
 def test_workers_that_share_nothing_are_sent_the_package(tmp_path: Path) -> None:
     """A master and two workers, whose Python lacks nearcast: the error says what to do, and that does it."""
     python = bare_python(tmp_path / "python")
-    port = str(free_port())
-    url = f"spark://127.0.0.1:{port}"
-    deploy = "org.apache.spark.deploy"
-    with ExitStack() as stack:
-        master = (f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0")
-        stack.enter_context(process(tmp_path / "master", *master))
-        wait_for(tmp_path / "master" / "log", "New state: ALIVE")
-        for name in ("first", "second"):
-            words = ("--cores", "1", "--memory", "1g", "--webui-port", "0", "--host", "127.0.0.1")
-            stack.enter_context(process(tmp_path / name, f"{deploy}.worker.Worker", *words, url))
-            wait_for(tmp_path / name / "log", "Successfully registered")
+    here = Machine(None, "127.0.0.1")
+    with standalone(here, [here, here], tmp_path, port=free_port()) as url:
         (tmp_path / "driver").mkdir()
         fault, pairs = run(tmp_path / "driver", url, "ship", PYSPARK_PYTHON=str(python))
     assert f"expected nearcast {nearcast.__version__} and what it needs in the Python {python}" in fault
