@@ -17,6 +17,7 @@ demo: $(READY) ## Set up, then run the main job on a simulated bushfire afternoo
 	@$(VENV)/bin/nearcast demo
 
 test: SELECTED = -m 'not long'
+test-all: SELECTED = -o faulthandler_timeout=7200
 test: ## Set up, then run every check and the tests, in three processes; of the longest a smaller instance
 test-all: ## As test, with the longest tests whole
 # Mypy works while tests wait, and says what it found behind what they say.
