@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nearcast.language.definitions.registry_rows import WrittenRegistry, registry_rows
 from nearcast.model.changes import Change, ClientChange
-from nearcast.pipeline.snapshots import WrittenRegistry, rows
 from nearcast.state.registry import Registry
 from tests.language.strategies import changes
 
@@ -25,8 +25,8 @@ def test_rows_of_a_file_and_of_what_changed_are_those_of_all(
     for step in steps:
         for change in step:
             registry.apply(change)
-        found = rows(registry, before)
-        assert found.equals(rows(registry))
+        found = registry_rows(registry, before)
+        assert found.equals(registry_rows(registry))
         assert before is None or not before.has(registry) or found.equals(feather.read_table(str(file)))
         feather.write_feather(found, str(file), "lz4")
         before = WrittenRegistry(file, registry.copy())
@@ -37,6 +37,6 @@ def test_a_file_of_other_rows_is_not_gone_on_from(tmp_path: Path) -> None:
     """All is written then."""
     registry = Registry()
     registry.apply(ClientChange("ann"))
-    feather.write_feather(rows(registry), str(tmp_path / "registry.arrow"), "lz4")
+    feather.write_feather(registry_rows(registry), str(tmp_path / "registry.arrow"), "lz4")
     before = WrittenRegistry(tmp_path / "registry.arrow", Registry())
-    assert rows(registry).equals(rows(registry, before))
+    assert registry_rows(registry).equals(registry_rows(registry, before))

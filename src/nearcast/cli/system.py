@@ -23,13 +23,12 @@ from nearcast.journal.locations import Location, ids_of, journal_at
 from nearcast.journal.seam import Journal
 from nearcast.language.control_events import to_event
 from nearcast.language.definitions.files import DefinitionSet
+from nearcast.language.definitions.registry_rows import apply_event, control_events_of
 from nearcast.model.changes import Change, ClientChange
 from nearcast.model.columns import entered_events
 from nearcast.model.event import MAIN
 from nearcast.pipeline.base_snapshots import (
     STATED_SOURCE,
-    apply_event,
-    control_events,
     registry_until,
     stated_until,
 )
@@ -68,7 +67,7 @@ def define(journal: Journal, definitions: DefinitionSet, node: str = MAIN) -> in
 def registry_of(journal: Journal) -> Registry:
     """The registry as of the end of the journal."""
     after, registry = registry_until(journal)
-    for event in control_events(journal, after, journal.end("events")):
+    for event in control_events_of(journal.row_ranges("events", after, journal.end("events"), STRETCH)):
         apply_event(registry, event)
     return registry
 

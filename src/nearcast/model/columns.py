@@ -333,6 +333,13 @@ def are_control(table: pa.Table) -> pa.ChunkedArray:
     return pc.starts_with(table.column("type"), CONTROL_PREFIX)
 
 
+def control_events(table: pa.Table) -> list[Event]:
+    """The control events among the rows of such a table."""
+    flags = are_control(table)
+    # Nearly always there is none.
+    return to_events(table.filter(flags)) if pc.any(flags).as_py() else []
+
+
 def entries_of(table: pa.Table) -> tuple[pa.StructArray, npt.NDArray[np.int64]]:
     """All attributes of a table of `EVENTS` one after the other, and of each its event's number in the table."""
     lists = table.column("attributes").combine_chunks()

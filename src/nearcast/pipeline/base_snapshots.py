@@ -7,27 +7,20 @@ from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.feather as feather
 
-from nearcast.errors import EventError, Fault, SetupError
+from nearcast.errors import Fault, SetupError
 from nearcast.journal.seam import Journal
 from nearcast.journal.snapshot_log import REGISTRY, STATED, base_table, put_base, write_base
-from nearcast.language.control_events import changes
-from nearcast.model.changes import ClientChange
-from nearcast.model.columns import are_control, to_events
-from nearcast.model.event import Event
+from nearcast.language.definitions.registry_rows import apply_event, control_events_of, registry_of, registry_rows
 from nearcast.pipeline.snapshots import (
     check_manifest,
     load,
     named,
     newest_position,
-    registry_of,
-    rows,
     unfinished_snapshot,
 )
 from nearcast.stages.fold import StateFold
@@ -46,7 +39,7 @@ def store_base(journal: Journal, snapshot: Path) -> None:
     position = int(snapshot.name)
     files = {file.name: file.read_bytes() for file in snapshot.iterdir()}
     written = io.BytesIO()
-    feather.write_feather(rows(stated_until(journal, position)), written, "lz4")
+    feather.write_feather(registry_rows(stated_until(journal, position)), written, "lz4")
     put_base(journal, position, {**files, STATED: written.getvalue()})
 
 
@@ -54,7 +47,7 @@ def stated_until(journal: Journal, position: int) -> Registry:
     """What definition files said of clients up to a position, without what clients said since."""
     after, table = base_table(journal, STATED)
     stated = registry_of(table) if table is not None else Registry()
-    for event in control_events(journal, after, position):
+    for event in control_events_of(journal.row_ranges("events", after, position, STRETCH)):
         if event.source == STATED_SOURCE:
             apply_event(stated, event, clients_only=True)
     return stated
@@ -64,23 +57,6 @@ def registry_until(journal: Journal) -> tuple[int, Registry]:
     """What is defined as of the journal's snapshot, and its position; nothing, and 0, without one."""
     position, table = base_table(journal, REGISTRY)
     return position, Registry() if table is None else registry_of(table)
-
-
-def control_events(journal: Journal, after: int, through: int) -> Iterator[Event]:
-    """The control events of a range."""
-    for table in journal.row_ranges("events", after, through, STRETCH):
-        if pc.any(flags := are_control(table)).as_py():
-            yield from to_events(table.filter(flags))
-
-
-def apply_event(registry: Registry, event: Event, clients_only: bool = False) -> None:
-    """Applies a control event; one that is refused is among the dead letters, and for everybody else it never was."""
-    try:
-        for change in changes(event, registry.settings):
-            if isinstance(change, ClientChange) or not clients_only:
-                registry.apply(change)
-    except EventError:
-        return
 
 
 def loaded(journal: Journal, folder: Path, at: int, shards: int) -> StateFold:

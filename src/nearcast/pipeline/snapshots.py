@@ -21,25 +21,22 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from operator import is_
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.feather as feather
 
-from nearcast.language.control_events import changes, to_event
+from nearcast.language.control_events import changes
+from nearcast.language.definitions.registry_rows import WrittenRegistry, held_rows, registry_of, registry_rows
 from nearcast.model.changes import (
     ActionChange,
     RelationChange,
     SettingsChange,
     SituationChange,
-    ZoneShapesChange,
 )
-from nearcast.model.columns import EVENTS, to_events, to_table
-from nearcast.model.zone import Zone
+from nearcast.model.columns import EVENTS, to_events
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.stage import Scopes
 from nearcast.relations.stored_pairs import restore, stored
@@ -49,56 +46,10 @@ from nearcast.situations.stage import SituationStage
 from nearcast.situations.stored_situations import situations_document, situations_of
 from nearcast.stages.fold import StateFold, derived_stages
 from nearcast.state.derived import DerivingStage
-from nearcast.state.registry import Held, Registry, change_of
+from nearcast.state.registry import Held, Registry
 from nearcast.state.stage_documents import StageDocument
 from nearcast.zones.stage import ZoneStage
 from nearcast.zones.stored_zones import zones_document, zones_of
-
-ID = "definition"
-"""The id of all rows: what was published had its own, and is not asked for any more."""
-
-
-class WrittenRegistry(NamedTuple):
-    """A file and the registry that it has, row by row."""
-
-    file: Path
-    registry: Registry
-
-    def has(self, registry: Registry) -> bool:
-        """Whether another registry is the same, by the very objects: to compare them takes as long as to write them."""
-        own, others = list(self.registry.held()), list(registry.held())
-        return len(own) == len(others) and all(map(is_, own, others))
-
-
-def rows(registry: Registry, before: WrittenRegistry | None = None) -> pa.Table:
-    """The rows of a registry; those of definitions that are in a file before are taken from there."""
-    old = feather.read_table(str(before.file)) if before else EVENTS.empty_table()
-    # None of these goes while the registry before keeps it.
-    row_of = {id(one): row for row, one in enumerate(before.registry.held() if before else ())}
-    if len(old) != len(row_of):
-        # Not row by row what the registry has; no version is known to have written such a file.
-        return rows(registry)
-    listed = list(registry.held())
-    found = np.array([row_of.get(id(one), -1) for one in listed], np.int64)
-    new = np.flatnonzero(found < 0)
-    fresh = to_table(to_event(change_of(listed[number]), ID, "nearcast") for number in new.tolist())
-    found[new] = len(row_of) + np.arange(len(new))
-    return pa.concat_tables([old, fresh]).take(found)
-
-
-def registry_of(rows: pa.Table) -> Registry:
-    """The registry that rows fold to. Raises EventError for one that is no control event of this version."""
-    registry, zones = Registry(), list[Zone]()
-    for event in to_events(rows):
-        for change in changes(event, registry.settings):
-            # One by one, each would copy those before it.
-            if isinstance(change, ZoneShapesChange):
-                zones += change.zones
-            else:
-                registry.apply(change, limited=False)
-    registry.restore_zones(zones)
-    return registry
-
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -186,7 +137,7 @@ def _write_registry(registry: Registry, file: Path, before: WrittenRegistry | No
         except OSError:
             # A disk that cannot do that.
             pass
-    feather.write_feather(rows(registry, before), str(file), "lz4")
+    feather.write_feather(registry_rows(registry, before), str(file), "lz4")
 
 
 def _manifest(snapshot: Path) -> bytes:
@@ -234,8 +185,7 @@ def _write_stages(known: StateFold, snapshot: Path) -> None:
         for table, rows_ in document.tables.items():
             feather.write_feather(rows_, str(snapshot / f"{name}-{table}.arrow"), "lz4")
         if document.definitions:
-            own = to_table(to_event(change_of(one), ID, "nearcast") for one in document.definitions)
-            feather.write_feather(own, str(snapshot / f"{name}-definitions.arrow"), "lz4")
+            feather.write_feather(held_rows(document.definitions), str(snapshot / f"{name}-definitions.arrow"), "lz4")
     (snapshot / STAGES).write_bytes(orjson.dumps(values))
 
 

@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from nearcast.errors import DefinitionError, JournalError, SetupError
+import pyarrow as pa
+
+from nearcast.errors import DefinitionError, EventError, Fault, JournalError, SetupError
 from nearcast.journal.identity import identity_of
 from nearcast.journal.locations import register_of
 from nearcast.journal.reader_marks import put_mark
 from nearcast.journal.seam import Journal
 from nearcast.journal.snapshot_log import REGISTRY, base_table
-from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange
-from nearcast.model.columns import entered_events, to_events
+from nearcast.language.definitions.registry_rows import control_events_of, restore_registry
+from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange, SubscriptionChange
+from nearcast.model.columns import entered_events
 from nearcast.model.event import MAIN, Event
 from nearcast.model.sequence import sequence
 from nearcast.model.subscription import Settings
@@ -42,7 +45,7 @@ from nearcast.server.metrics import ServerMetrics
 from nearcast.server.request_bodies import RequestBodies
 from nearcast.server.sessions.client_updates import ClientUpdates
 from nearcast.server.sessions.early_path import EarlyBatch, EarlyPath
-from nearcast.server.sessions.journal_tailer import DecidedDelivery, JournalTailer, TailedRows, controls_of
+from nearcast.server.sessions.journal_tailer import DecidedDelivery, JournalTailer, TailedRows
 from nearcast.server.sessions.manager import SessionManager
 from nearcast.server.sessions.outcomes import (
     DeliveryOutcome,
@@ -235,29 +238,34 @@ class AccessServer:
 
     def _fold(self, registry: Registry) -> int:
         """Folds every control event of the journal; the position it is read through."""
-        # Of what went the journal's snapshot has what it came to.
-        after, defined = base_table(self.journal, REGISTRY)
-        for event in [] if defined is None else to_events(defined):
-            self._fold_one(event, registry, stated=False)
+        # Of what went the journal's snapshot has what it came to. Of its readings nobody knows which were measured.
+        after, held = base_table(self.journal, REGISTRY)
+        if held is not None:
+            self._restore(registry, held)
         end = self.journal.end("events")
-        for rows in self.journal.row_ranges("events", after, end, FOLD_ROWS):
-            for event in controls_of(rows):
-                self._fold_one(event, registry)
+        for event in control_events_of(self.journal.row_ranges("events", after, end, FOLD_ROWS)):
+            self._fold_one(event, registry)
         return end
 
-    def _fold_one(self, event: Event, registry: Registry, stated: bool = True) -> None:
-        """Faulty ones were answered when they came, or are dead letters of the pipeline; here they are skipped.
+    def _restore(self, registry: Registry, held: pa.Table) -> None:
+        """Takes over what was there before the journal's events begin. Raises SetupError for another version's."""
+        try:
+            restore_registry(registry, held)
+        except EventError as error:
+            advice = "use the version that wrote it"
+            fault = Fault("definitions of this version in the journal", str(error), advice=advice)
+            raise SetupError(str(fault)) from None
+        for one in registry.subscriptions.values():
+            self.session_manager.membership.note_change(SubscriptionChange(one), 0)
 
-        Not `stated`: of a reading nobody knows whether it was stated or measured.
-        """
+    def _fold_one(self, event: Event, registry: Registry) -> None:
+        """Faulty ones were answered when they came, or are dead letters of the pipeline; here they are skipped."""
         try:
             for change in checked_changes(event, registry.settings):
-                # What is taken over was there already, whatever the limits are by now.
-                if not stated or registry.refusal(change) is None:
+                if registry.refusal(change) is None:
                     self.session_manager.membership.note_change(change, event.position)
-                registry.apply(change, limited=stated)
-                if stated:
-                    self._note_bandwidth(event, change)
+                registry.apply(change)
+                self._note_bandwidth(event, change)
         except DefinitionError as error:
             self.metrics.errors.labels("control").inc()
             log.warning("control event skipped position=%d error=%r", event.position, str(error))

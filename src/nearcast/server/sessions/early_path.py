@@ -8,19 +8,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
-from nearcast.errors import EventError, JournalError
+from nearcast.errors import JournalError
 from nearcast.journal.seam import Journal
 from nearcast.journal.snapshot_log import REGISTRY, base_table
-from nearcast.language.control_events import changes as changes_of
+from nearcast.language.definitions.registry_rows import apply_event, control_events_of, registry_of
 from nearcast.model.changes import Change, SettingsChange
-from nearcast.model.columns import to_events
 from nearcast.model.subscription import Settings
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions.early_deliveries import DecisionDifference, EarlyDeliveries
-from nearcast.server.sessions.journal_tailer import DecidedDelivery, TailedRows, controls_of, joined
+from nearcast.server.sessions.journal_tailer import DecidedDelivery, TailedRows, joined
 from nearcast.server.sessions.manager import SessionManager
 from nearcast.server.sessions.payloads import PayloadCache
 from nearcast.stages.early import EarlyDecider, decentralised
@@ -155,15 +153,8 @@ class EarlyPath:
 
 def _registry_through(journal: Journal, through: int) -> Registry:
     """What is defined as of a position, as the journal says: who serves clients knows more of them than it does."""
-    registry = Registry()
-    after, defined = base_table(journal, REGISTRY)
-    for event in [] if defined is None else to_events(defined):
-        for change in changes_of(event, registry.settings):
-            registry.apply(change, limited=False)
-    for rows in journal.row_ranges("events", after, through, STRETCH):
-        for event in controls_of(rows):
-            # What cannot be read is a dead letter of the pipeline's.
-            with suppress(EventError):
-                for change in changes_of(event, registry.settings):
-                    registry.apply(change)
+    after, held = base_table(journal, REGISTRY)
+    registry = Registry() if held is None else registry_of(held)
+    for event in control_events_of(journal.row_ranges("events", after, through, STRETCH)):
+        apply_event(registry, event)
     return registry

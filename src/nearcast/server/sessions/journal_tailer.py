@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nearcast.delivery.queue import RoleLevels
 from nearcast.errors import JournalError
 from nearcast.journal.seam import LOOK_SECONDS, WAIT, Journal
-from nearcast.model.columns import are_control, to_events
+from nearcast.model.columns import control_events
 from nearcast.model.event import Event
 from nearcast.model.sequence import sequence
 from nearcast.runtime.error_log import RateLimitedErrorLog
@@ -175,7 +174,7 @@ class JournalTailer:
         controls, events = list[Event](), list[pa.Table]()
         for rows in tables:
             self.payloads.keep(rows)
-            controls += controls_of(rows)
+            controls += control_events(rows)
             if self.prompt:
                 events.append(rows)
         return controls, events
@@ -187,13 +186,6 @@ class JournalTailer:
         if self._rest is None:
             self.deliveries = max(self.deliveries, through)
         return found
-
-
-def controls_of(events: pa.Table) -> list[Event]:
-    """The control events among a table's rows."""
-    flags = are_control(events)
-    # Nearly always there is none.
-    return to_events(events.filter(flags)) if pc.any(flags).as_py() else []
 
 
 def joined(deliveries: pa.Table, payloads: PayloadCache) -> list[DecidedDelivery]:
