@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from nearcast.cli.system import free_port
 
 START_SECONDS = 120.0
 
@@ -88,11 +89,7 @@ def addresses(servers: Sequence[NatsServer]) -> str:
 
 
 def _free_ports(number: int) -> list[int]:
-    probes = [socket.socket() for _ in range(number)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    found = set[int]()
+    while len(found) < number:
+        found.add(free_port())
+    return [*found]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -48,8 +50,10 @@ def test_what_is_published_is_delivered_and_acknowledged() -> None:
             found = [(one.position, one.event.data["size"]) for one in client.deliveries(timeout=3.0)]
             assert client.online
         assert positions == [position for position, _ in found]
+        until = time.monotonic() + 60.0
         while server.journal.end("outcomes") < 3:
-            threading.Event().wait(0.01)
+            assert time.monotonic() < until
+            time.sleep(0.01)
         return [size for _, size in found]
 
     assert [1, 2, 3] == beside(work)
@@ -71,6 +75,27 @@ def test_what_is_not_acknowledged_comes_again_to_whoever_connects_next() -> None
             return first, [one.event.id for one in client.deliveries(timeout=3.0)]
 
     assert (["1", "2"], ["1"]) == beside(work)
+
+
+def test_an_iteration_may_be_collected_as_garbage_in_the_thread_of_the_loop() -> None:
+    """Which collects whatever nobody has any more; what was not acknowledged comes again."""
+
+    def work(server: Running) -> list[str]:
+        publish(server, 1, 2)
+        client = SyncClient(server.url, "a", automatic=False)
+        coming = client.deliveries()
+        found, ring = [next(coming).event.id], list[Any]()
+        ring += [ring, coming]
+        del coming, ring
+        loop, collected = client._background._loop, threading.Event()
+        assert loop
+        loop.call_soon_threadsafe(lambda: (gc.collect(), collected.set()))
+        assert collected.wait(60.0)
+        found.append(next(client.deliveries()).event.id)
+        client.close()
+        return found
+
+    assert ["1", "2"] == beside(work)
 
 
 def test_errors_come_through() -> None:

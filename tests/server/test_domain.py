@@ -248,7 +248,7 @@ def test_who_does_not_follow_is_taken_and_nobody_is_sent_round_and_round(monkeyp
                 assert {"url": other.url, "reason": "balance"} == followed["redirect"]
                 for query in ("?takeover=true", "?takeover=true&redirects=3", "?takeover=true&redirects=x"):
                     assert "hello" in await told(full.url, query)
-                async with httpx.AsyncClient(base_url=full.url) as http:
+                async with httpx.AsyncClient(base_url=full.url, timeout=60.0) as http:
                     answer = await http.get("/clients/c/events", params={"holder": "h", "redirects": "1"})
                     assert 307 == answer.status_code
                     assert f"{other.url}/clients/c/events?holder=h&redirects=2" == answer.headers["location"]

@@ -136,7 +136,7 @@ def test_killing_the_server_again_and_again_loses_and_repeats_nothing(tmp_path: 
 
 
 async def _declare(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=60.0) as http:
         for id in ("a", "b"):
             (await http.put(f"/clients/{id}", json={})).raise_for_status()
         body = {"clients": ["a", "b"], "filter": "type = 'unit'"}
@@ -190,7 +190,7 @@ def test_a_server_that_is_asked_to_end_writes_what_it_knows(tmp_path: Path) -> N
             assert 20 == len(_outcomes(journal))
             server.start()
             await server.healthy()
-            async with httpx.AsyncClient(base_url=server.url) as http:
+            async with httpx.AsyncClient(base_url=server.url, timeout=60.0) as http:
                 assert 0 == (await http.get("/clients/a/waiting")).json()["queued"]
             await client.connected()
             assert 0 == client.duplicates

@@ -250,7 +250,14 @@ class SimulatedThreads:
         self._back.acquire()
         self._workers: list[_Worker] = []
         self._idle: list[_Worker] = []
+        self._own = {_thread.get_ident()}
         self._over = False
+
+    def instead_of(self, real: Callable[..., Any], simulated: Callable[..., Any]) -> Callable[..., Any]:
+        """The simulated function for threads of the simulation, and the real one for all others of this process: they
+        are no part of it, and one that gave way in it would take the turn of another.
+        """
+        return lambda *args: (simulated if _thread.get_ident() in self._own else real)(*args)
 
     def begin(self, call: Callable[[], None]) -> None:
         """Runs a call in a thread; returns when that waits, or has ended."""
@@ -288,6 +295,7 @@ class SimulatedThreads:
 
     def _work(self, worker: _Worker) -> None:
         if worker.stack is None:
+            self._own.add(_thread.get_ident())
             worker.go.acquire()
         while not self._over:
             assert worker.call, "given before it goes on"

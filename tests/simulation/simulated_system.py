@@ -270,12 +270,16 @@ def simulated(seed: object, folder: Path, servers: list[str]) -> Iterator[Simula
     unexpected = _Unexpected(loop)
     state = random.getstate()
     with ExitStack() as stack:
-        for where, name, what in (
+        for where, name, simulate in (
             (time, "sleep", loop.threads.sleep),
             (time, "monotonic", loop.time),
             (time, "time", loop.wall),
             (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
             (asyncio, "run_coroutine_threadsafe", lambda work, to: SimulatedFuture(to, work)),
+        ):
+            both = loop.threads.instead_of(getattr(where, name), simulate)
+            stack.enter_context(mock.patch.object(where, name, both))
+        for where, name, what in (
             (journal_tailer, "threading", threads),
             (app, "AccessServer", SimulatedAccessServer),
             (SimulatedAccessServer, "folder", folder),

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from pathlib import Path
+
 import pytest
 
 from tests.simulation.scenario import run
+from tests.simulation.simulated_loop import BEGAN
+from tests.simulation.simulated_system import simulated
 
 KEPT: list[int] = []
 """Seeds that found something once."""
@@ -16,6 +22,28 @@ def test_a_seed_runs_the_same_again_and_nothing_is_wrong() -> None:
     assert [] == once.faults
     assert 100 < once.deliveries
     assert once == run(1, 60.0)
+
+
+def test_threads_of_others_are_no_part_of_it(tmp_path: Path) -> None:
+    """They sleep and read clocks as ever while a simulated thread has its turn, and take it from nobody."""
+    began, moments = time.monotonic(), list[float]()
+
+    def sleep() -> None:
+        for _ in range(5):
+            time.sleep(0.001)
+        moments.extend((time.monotonic(), time.time()))
+
+    def wait() -> float:
+        other.start()
+        other.join(60.0)
+        time.sleep(1_000.0)
+        return time.time()
+
+    other = threading.Thread(target=sleep)
+    with simulated(1, tmp_path, []) as system:
+        assert BEGAN + 1_000.0 < system.loop.run_until_complete(system.loop.run_in_executor(None, wait))
+    assert not other.is_alive()
+    assert began < moments[0] and BEGAN + 2_000.0 < moments[1]
 
 
 @pytest.mark.long

@@ -79,7 +79,7 @@ def answers(url: str) -> bool:
 
 def known(url: str) -> dict[str, object]:
     """What a server says of the client."""
-    found: dict[str, object] = httpx.get(f"{url}/clients/ann").json()
+    found: dict[str, object] = httpx.get(f"{url}/clients/ann", timeout=60.0).json()
     return found
 
 
@@ -106,7 +106,7 @@ def test_a_reading_lapses_once_whoever_dies(tmp_path: Path, dying: str | None) -
     async def test(both: Servers) -> None:
         first, second = ("south", MAIN) if dying == "south" else (MAIN, "south")
         await until(lambda: all(map(answers, both.urls.values())))
-        async with httpx.AsyncClient(base_url=both.urls[first]) as http:
+        async with httpx.AsyncClient(base_url=both.urls[first], timeout=60.0) as http:
             (await http.put("/settings", json=SETTINGS)).raise_for_status()
             (await http.put("/clients/ann", json={})).raise_for_status()
         await until(lambda: known(both.urls[second]).get("id") == "ann")
@@ -124,7 +124,7 @@ def test_a_reading_lapses_once_whoever_dies(tmp_path: Path, dying: str | None) -
         await until(lambda: "lapsed" in known(both.urls[second]))
         [moment], lapsed = said_and_lapsed(both.journal)
         assert [(moment, moment + round(SECONDS * 1e6))] == lapsed
-        found = httpx.get(f"{both.urls[second]}/metrics").text
+        found = httpx.get(f"{both.urls[second]}/metrics", timeout=60.0).text
         if dying:
             # What it finds, as it comes back, is withdrawn already.
             both.parts[dying].start(0.0)

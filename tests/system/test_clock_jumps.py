@@ -103,7 +103,7 @@ async def define(url: str, hook: str) -> None:
     """Ann gets all that is published and told; what Bob, who is away, is owed may wait for ten minutes, or a second."""
     near = {"a": "type = 'car'", "b": "type = 'car'", "when": "distance(a, b) < 10", "time_to_live": 3 * HOUR}
     told = "type IN ('unit', 'nearcast.relation')"
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         for path, document in (
             ("/settings", {"awareness": {"battery": {"intervals": [0.2, 0.5], "valid": 1}}}),
             ("/clients/ann", {}),
@@ -174,14 +174,14 @@ class Run:
 
 
 async def status(url: str) -> dict[str, Any]:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as http:
         found: dict[str, Any] = (await http.get("/status")).json()
         return found
 
 
 async def lapses(url: str, client: Client) -> None:
     """Says a reading, and returns when it has lapsed."""
-    async with httpx.AsyncClient(base_url=url) as http, asyncio.timeout(PATIENCE):
+    async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as http, asyncio.timeout(PATIENCE):
         before = (await http.get("/clients/ann")).json().get("lapsed")
         await client.say(readings={"battery": 0.9})
         while (await http.get("/clients/ann")).json().get("lapsed") in (None, before):

@@ -59,11 +59,15 @@ class Plan:
     gone: float = 0.0
     """For so many seconds all nodes are gone at once, in the midst of it."""
     spark: bool = False
+    longest: float = 600.0
+    """Seconds in which all that is over, though the machine be busy."""
 
 
 SHORT = Plan(servers=2, pipelines=1, nodes=1, leaders=1, links=1, least=300, events=5_000, pause=0.1, spread=6.0)
-WHOLE = Plan(80, 30, 45, 45, links=30, least=2_000, events=40_000, pause=0.5, spread=22.0, gone=60.0)
-ON_SPARK = Plan(4, 2, 2, 2, links=2, least=1_000, events=10_000, pause=0.3, spread=40.0, gone=60.0, spark=True)
+WHOLE = Plan(80, 30, 45, 45, links=30, least=2_000, events=40_000, pause=0.5, spread=22.0, gone=60.0, longest=7_200.0)
+ON_SPARK = Plan(
+    4, 2, 2, 2, links=2, least=1_000, events=10_000, pause=0.3, spread=40.0, gone=60.0, spark=True, longest=1_800.0
+)
 
 
 @dataclass
@@ -123,8 +127,9 @@ async def disturb(run: Run) -> Run:
             disturb_nodes(run, random.Random("nodes")),
         )
         tasks.append(asyncio.ensure_future(disturbing))
-        await publish(run, disturbing)
-        await disturbing
+        async with asyncio.timeout(run.plan.longest):
+            await publish(run, disturbing)
+            await disturbing
         await rest(run)
     finally:
         for task in tasks:

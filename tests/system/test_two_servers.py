@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ from nearcast.journal.sqlite import SqliteJournal
 from nearcast.pipeline.snapshots import ready_file
 
 pytestmark = pytest.mark.spark
+
+SECONDS = 120.0
+"""Each answer is waited for, at most."""
+START_SECONDS = 300.0
 
 NEAR = {"a": "type = 'car'", "b": "type = 'car'", "when": "distance(a, b) < 10"}
 
@@ -45,9 +50,15 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     ]
     parts.append(SystemPart("pipeline", ["pipeline", "--data", str(data), "--master", "local[1]"], environment))
     supervisor, urls = Supervisor(parts), {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+    until = time.monotonic() + START_SECONDS
+
+    def ready() -> bool:
+        assert time.monotonic() < until
+        return ready_file(state_path(data)).exists() and all(map(answers, urls.values()))
+
     try:
         supervisor.start()
-        supervisor.watch(lambda: ready_file(state_path(data)).exists() and all(map(answers, urls.values())))
+        supervisor.watch(ready)
         with closing(SqliteJournal(journal_path(data))) as journal:
             yield Two(urls["north"], urls["south"], journal)
     finally:
@@ -68,18 +79,18 @@ def car(id: str, x: float) -> dict[str, Any]:
 
 
 async def put(url: str, path: str, document: dict[str, Any]) -> None:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=SECONDS) as http:
         (await http.put(path, json=document)).raise_for_status()
 
 
 async def known(url: str, path: str) -> None:
     """Returns when a server knows of what was defined at the other."""
-    async with httpx.AsyncClient(base_url=url) as http, asyncio.timeout(30):
+    async with httpx.AsyncClient(base_url=url, timeout=SECONDS) as http, asyncio.timeout(SECONDS):
         while (await http.get(path)).status_code != 200:
             await asyncio.sleep(0.05)
 
 
-async def received(client: Client, count: int, seconds: float = 30.0) -> list[Delivery]:
+async def received(client: Client, count: int, seconds: float = SECONDS) -> list[Delivery]:
     """The next deliveries of a client, all acknowledged."""
     found: list[Delivery] = []
     async with asyncio.timeout(seconds):
@@ -93,7 +104,7 @@ async def received(client: Client, count: int, seconds: float = 30.0) -> list[De
 
 async def settled(two: Two, client: str, count: int) -> None:
     """Returns when so many deliveries of a client are settled for all servers: closing a connection waits for none."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(SECONDS):
         while True:
             outcomes = two.journal.read("outcomes", 0, 10_000).to_pylist()
             if sum(one["client"] == client for one in outcomes) >= count:
@@ -124,7 +135,7 @@ def test_local_relations_hear_their_own_server_and_global_ones_both(two: Two) ->
         assert [("all", "enter"), ("here", "enter")] == told
 
     asyncio.run(test())
-    found = httpx.get(f"{two.south}/relations/here").json()
+    found = httpx.get(f"{two.south}/relations/here", timeout=SECONDS).json()
     assert {"local": "north"} == found["scope"]
 
 

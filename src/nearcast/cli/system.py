@@ -7,10 +7,11 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 import httpx
@@ -280,9 +281,14 @@ def refusal(answer: httpx.Response) -> str:
         return f"expected an answer, got status {answer.status_code}: {answer.text[:200]}"
 
 
+PORTS = range(22_000, 32_768)
+"""Below those of which a system gives one to each connection: such a one may be taken while a part starts again."""
+
+
 def free_port() -> int:
-    """A port of the loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of the loopback that was free a moment ago. Raises SetupError where none is."""
+    for port in SystemRandom().sample(PORTS, len(PORTS)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise SetupError(f"expected a free port from {PORTS.start} to {PORTS.stop - 1}, got none; end what uses them")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -39,6 +39,15 @@ class _Background:
             # Ctrl-C comes to this thread; the work is in the other.
             future.cancel()
             raise
+
+    def end(self, coming: AsyncGenerator[Any, None]) -> None:
+        """Ends an iteration; in the loop's own thread, which may collect as garbage what nobody iterates any more, it
+        is left to the loop: to wait there would be to wait for ever.
+        """
+        if threading.current_thread() is not self._thread:
+            self.call(coming.aclose())
+        elif self._loop is not None:
+            self._loop.create_task(_ended(coming))
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
         """Does the last work, and ends the thread."""
@@ -87,7 +96,7 @@ class SyncClient:
         finally:
             # Closed meanwhile, or interrupted while it waited.
             with suppress(SessionError, RuntimeError):
-                self._background.call(coming.aclose())
+                self._background.end(coming)
 
     def connected(self, timeout: float | None = None) -> None:
         """Returns when the server has greeted this client. Raises as `deliveries`, TimeoutError after `timeout`."""
@@ -164,6 +173,12 @@ class SyncPublisher:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+async def _ended(coming: AsyncGenerator[Any, None]) -> None:
+    """Ends an iteration, unless that is under way."""
+    with suppress(RuntimeError):
+        await coming.aclose()
 
 
 async def _within(work: Any, timeout: float | None) -> Any:

@@ -190,7 +190,7 @@ class MemoryJournal(Journal):
         """See `Journal.trim_through`."""
         with self._lock:
             table = joined(log, self._parts[log])
-            newest = self.read(log, self._ends[log] - 1, 1)
+            newest = within(table, self._ends[log] - 1, self._ends[log])
             through = min(through, self._ends[log] - 1) if len(newest) else through
             self._parts[log] = [within(table, through, self._ends[log])]
             if log == "events":
@@ -215,9 +215,10 @@ class MemoryJournal(Journal):
 
     def trimmed(self, log: str) -> int:
         """See `Journal.trimmed`."""
+        end = self.end(log)
         with self._lock:
             rows = next((part for part in self._parts[log] if len(part)), None)
-            return self.end(log) if rows is None else max(0, int(rows["position"][0].as_py()) - 1)
+            return end if rows is None else max(0, int(rows["position"][0].as_py()) - 1)
 
     def sync(self) -> None:
         """Does nothing: there is no medium."""
