@@ -38,3 +38,17 @@ def test_large_definitions_are_pieces_of_their_own() -> None:
     }
     table = pa.table([given.get(field.name, pa.nulls(len(sizes), field.type)) for field in EVENTS], schema=EVENTS)
     assert [2, 6, 7] == [through for _, through in chunk_batch(table, len(sizes), 100, 900)]
+
+
+def test_long_definitions_are_pieces_of_their_own_before_short_ones_of_as_many_bytes() -> None:
+    """Two hundred areas in sixteen kilobytes take as long as hundreds of short filters."""
+    areas = " OR ".join(f"S_OVERLAPS(geom, POLYGON(({low} 0, {low} 9, 9 {low}, {low} 0)))" for low in range(200))
+    for text, expected in ((areas, 5), ("type = 'closure' AND minutes >= 10", 1)):
+        payloads = [text.encode()] * 5
+        given = {
+            "position": pa.array(range(1, 6), pa.int64()),
+            "type": pa.array([CONTROL] * 5, pa.string()),
+            "payload": pa.array(payloads, pa.binary()),
+        }
+        table = pa.table([given.get(field.name, pa.nulls(5, field.type)) for field in EVENTS], schema=EVENTS)
+        assert expected == len(list(chunk_batch(table, 5)))

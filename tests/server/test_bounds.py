@@ -16,13 +16,17 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from nearcast.delivery.queue import SettledDelivery
+from nearcast.errors import Mark
 from nearcast.journal.memory import MemoryJournal
+from nearcast.language.cloudevents import read_event
+from nearcast.language.control_events import changes
 from nearcast.model.changes import ClientChange
+from nearcast.model.subscription import Settings
 from nearcast.server.access import AccessToken
 from nearcast.server.config import ServerLimits
 from nearcast.server.connection_limits import OpenConnections
 from nearcast.server.ingest import definition_pacing
-from nearcast.server.ingest.definition_pacing import DefinitionPacing
+from nearcast.server.ingest.definition_pacing import DefinitionPacing, work_of
 from nearcast.server.sessions import client_updates
 from nearcast.server.sessions import manager as managers
 from nearcast.server.sessions.session import Session
@@ -429,6 +433,23 @@ def test_who_defines_much_waits_alone() -> None:
         assert 2 == metric.samples[0].value
 
     asyncio.run(test())
+
+
+def test_what_a_definition_takes_rests_on_its_filters_wherever_they_are() -> None:
+    """An area in a side of a relation, or in the filter of a layer, takes what it takes in a subscription."""
+    areas = " OR ".join(f"S_OVERLAPS(geom, BBOX({low}, 0, 9, 9))" for low in range(3))
+    place = Mark("test")
+    documents = {
+        "nearcast.subscription": ({"id": "s", "client": "a", "filter": areas}, 3 * 16),
+        "nearcast.relation.defined": (
+            {"id": "r", "a": areas, "b": "type = 'zone'", "when": "distance(a, b) <= 5"},
+            50 + 3 * 16 + 1 + 8,
+        ),
+        "nearcast.zones.defined": ({"id": "z", "of": areas}, 50 + 3 * 16),
+    }
+    for type_, (data, expected) in documents.items():
+        document = {"specversion": "1.0", "id": "1", "source": "x", "type": type_, "data": data}
+        assert expected == work_of(changes(read_event(document, place), Settings()))
 
 
 def test_many_definitions_at_once_wait_and_events_do_not() -> None:

@@ -16,9 +16,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import shapely
@@ -61,6 +63,9 @@ from nearcast.state.timeline import Environment, Excess
 OPEN = 2
 
 NONE = np.zeros(0, np.int64)
+
+KNOWN = 1 << 16
+"""Expressions of which is known what they read: an index that is made anew asks again for those that it had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +118,7 @@ class ColumnVectors:
         return self._points
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LanePlaces:
     """Places of lanes: whether there is one, whether in degrees; `shaped` lanes tell a geometry beside it."""
 
@@ -122,6 +127,16 @@ class LanePlaces:
     known: Flags
     geographic: Flags
     shaped: Flags
+
+    @cached_property
+    def points(self) -> npt.NDArray[np.object_]:
+        """The places as geometries: made once for all atoms, as they take longer to make than to compare."""
+        return np.asarray(shapely.points(self.x, self.y))
+
+    @cached_property
+    def vectors(self) -> Floats:
+        """The same as unit vectors."""
+        return unit_vectors(self.x, self.y)
 
 
 def truths_of(call: Call, vectors: ColumnVectors) -> Truths:
@@ -214,7 +229,7 @@ def _related(call: Call, vectors: ColumnVectors) -> Truths | None:
         return None
     try:
         # The literal is prepared, and only a prepared left side is fast.
-        holds = shapes.SPATIAL[function](geometry.shape, shapely.points(points.x, points.y))
+        holds = shapes.SPATIAL[function](geometry.shape, points.points)
     except shapely.GEOSException:
         return None
     return _decided(holds, points.known, ~points.shaped)
@@ -240,7 +255,7 @@ def _near(call: Call, vectors: ColumnVectors) -> Truths | None:
     middle, radius = shapes.around(shape)
     if middle is None:
         return None
-    chords = unit_vectors(points.x, points.y) - unit_vectors(*(np.array([end]) for end in middle))
+    chords = points.vectors - unit_vectors(*(np.array([end]) for end in middle))
     near = (chords * chords).sum(axis=1) <= surely_beyond(metres + radius)
     holds = np.zeros(vectors.size, np.bool_)
     single = shapely.get_type_id(shape) == 0
@@ -463,6 +478,7 @@ def _before(
     return [track.at(*pair) if track else None for pair in zip(about, positions, strict=True)]
 
 
+@lru_cache(maxsize=KNOWN)
 def reads_of(call: Call) -> ExpressionReads:
     """What an expression reads of an event."""
     names = attributes(call)

@@ -71,8 +71,8 @@ class ServerLimits:
     client_changes_burst: int = 50
     """So many of them at once."""
     definition_work: float = 20_000.0
-    """Atoms of filters that who manages may define per second, one that no index finds as eight; beyond it the request
-    waits. They take the pipeline 0.4 seconds, for which all wait."""
+    """Atoms of filters that who manages may define per second, one that no index finds as eight, one that compares
+    geometries as sixteen; beyond it the request waits. They take the pipeline 0.4 seconds, for which all wait."""
     definition_burst: int = 100_000
     """So many of them at once."""
     said_bytes: int = 32 * 1024

@@ -8,23 +8,29 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client import Counter
 
+from nearcast.filters.spatial_atoms import spatial_atoms
+from nearcast.matching.matcher import location_conditions
 from nearcast.model.changes import (
     Change,
     ClientChange,
     ClientRemoval,
     ClockTick,
+    RelationChange,
     SubscriptionChange,
     SubscriptionRemoval,
+    ZoneRuleChange,
 )
 from nearcast.model.expression import Call, Shape, parts
 from nearcast.model.filter import Atom, Filter, atoms, is_costly
 from nearcast.model.rate_limit import RateLimit
+from nearcast.model.relation import Matching, Pair
+from nearcast.relations.sides import sides_of
 from nearcast.server.access import AccessToken
 
 log = logging.getLogger(__name__)
 
-COSTLY = 8
-"""Atoms that take as long to enter as one that no index finds."""
+COSTLY, SPATIAL = 8, 16
+"""Atoms that take as long to enter as one that no index finds, and as one that compares geometries."""
 
 LITERALS, CORNERS = 7, 10
 """Literals of a list, and corners of a written geometry, that take as long as an atom."""
@@ -42,14 +48,32 @@ def work_of(changes: Iterable[Change]) -> int:
 
 
 def _of_change(change: Change) -> int:
-    if isinstance(change, SubscriptionChange):
-        return _of_filter(change.subscription.filter)
-    # What clients are is no definition, and comes as often as they move.
-    return 0 if isinstance(change, ClientChange | ClientRemoval | SubscriptionRemoval | ClockTick) else OTHERS
+    match change:
+        case SubscriptionChange(subscription):
+            return _of_filter(subscription.filter)
+        case RelationChange(relation):
+            sides = [side.filter for side in sides_of(relation) if isinstance(side, Matching)]
+            when = [relation.about.when] if isinstance(relation.about, Pair) else []
+            return OTHERS + sum(map(_of_filter, [*sides, *when]))
+        case ZoneRuleChange(rule):
+            return OTHERS + _of_filter(rule.of)
+        case ClientChange() | ClientRemoval() | SubscriptionRemoval() | ClockTick():
+            # What clients are is no definition, and comes as often as they move.
+            return 0
+    return OTHERS
 
 
 def _of_filter(filter: Filter) -> int:
-    return sum((COSTLY if is_costly(atom) else 1) + _of_literals(atom) for atom in atoms(filter))
+    return sum(map(_of_atom, atoms(filter)))
+
+
+def _of_atom(atom: Atom) -> int:
+    if not is_costly(atom):
+        return 1 + _of_literals(atom)
+    # Of a location term the conditions are atoms too.
+    conditions = [term.conditions for term in location_conditions(atom) if term.conditions is not None]
+    kind = SPATIAL if any(spatial_atoms(atom)) else COSTLY
+    return kind + _of_literals(atom) + sum(map(_of_filter, conditions))
 
 
 def _of_literals(atom: Atom) -> int:
