@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -32,6 +33,7 @@ from nearcast.state.stream_clocks import StreamClocks
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+SQUARE = [[-9, -9], [9, -9], [9, 9], [-9, 9], [-9, -9]]
 DEFINED: dict[str, Any] = {
     "channels": {"yard": {"coordinates": "planar"}},
     "relations": [
@@ -297,3 +299,58 @@ def test_ticks_are_apart(running: Running) -> None:
     ]
     assert (40, True) == (len(late), max(late) <= 1)
     assert running.ticks.ticks <= 4 / 0.75 + 1
+
+
+def moving(number: int, chance: random.Random) -> Event:
+    """A report of a cart of that second, now and then late."""
+    name, x = chance.choice("abc"), chance.choice([0.0, 5.0, 40.0])
+    ago = timedelta(seconds=chance.choice([0, 0, 2]) - number)
+    told = (("speed", chance.choice([2.0, 9.0])), ("Heat", chance.choice([20.0, 80.0])))
+    return replace(cart(name, x, ago), id=f"m{number}", attributes=told)
+
+
+WAITING: dict[str, Any] = {
+    **DEFINED,
+    "relations": [
+        {**DEFINED["relations"][0], "lateness": "4 s"},
+        {"id": "fast", "a": "x < 20", "b": "x < 20", "when": "distance(a, b) <= 10 AND AVG(a.speed, 6 s) > 5"},
+    ],
+    "zones": {
+        "yard": {
+            "of": "type = 'cart'",
+            "coordinates": "planar",
+            "for": "6 s",
+            "time_to_live": "9 s",
+            "detect": ["dwell", "exit"],
+            "features": [{"id": "gate", "geometry": {"type": "Polygon", "coordinates": [SQUARE]}}],
+        }
+    },
+    "situations": [
+        {"id": "warm", "class": "Hot", "when": "AVG(Heat, '6 s') > 50", "valid": "1 min", "lateness": "3 s"},
+        {"id": "hot", "class": "Hot", "when": "Heat > 60", "valid": "10 s", "for": "5 s"},
+    ],
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_tick_tells_something(tmp_path: Path, seed: int) -> None:
+    """Whatever waits, or leaves a window: of relations, zones and rules, between reports and after the last of them."""
+    chance = random.Random(seed)
+    (tmp_path / "definitions.yaml").write_text(yaml.safe_dump(WAITING))
+    with closing(SqliteJournal(tmp_path / "some.journal")) as journal:
+        define(journal, files.load([tmp_path / "definitions.yaml"]))
+        running = Running(journal)
+        for second in range(0, 40, 5):
+            running.publish(moving(second, chance))
+            running.decide()
+            running.pass_time(5)
+        running.pass_time(40)
+        rows = journal.read("events", 0, journal.end("events"))
+        ticks = [
+            row["position"] for row in rows.select(["type", "position"]).to_pylist() if row["type"] == "nearcast.tick"
+        ]
+        assert ticks
+        assert [] == sorted({*ticks} - {one.position for one in running.told})
+        end = journal.end("events")
+        running.pass_time(100)
+        assert end == journal.end("events"), "nothing is left that could be told"

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.model.changes import Change, ClockTick
 from nearcast.model.event import Event
+from nearcast.situations import reorder_buffer
 from nearcast.situations.stage import SituationStage
+from nearcast.state.lateness import FOREVER
 from nearcast.state.stream_clocks import StreamClocks
 from tests.situations.scenes import FIRE, START, advanced, defined, rule, table_of, told
 
@@ -54,6 +57,46 @@ def test_a_tick_tells_what_an_event_of_its_time_would(story: Sequence[Step]) -> 
     due = stage.next_due(StreamClocks.alone(0))
     before = ClockTick(START + timedelta(microseconds=min(due - 1, 2**52) - stage_start()))
     assert [] == advanced(stage, [(99, before)], table_of([]))
+
+
+KINDS = (
+    rule("hot", "Fire", "Temperature > 80", valid=6, begin=3, end=4),
+    rule("warm", "Hazard", "AVG(Temperature, '6 s') > 60", valid=60, lateness=4),
+    rule("smoke", "Alarm", "Smoke = TRUE", valid=6, lateness=3),
+    rule("drill", "Drill", "Fire = TRUE", valid=5),
+    FIRE,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sets(st.sampled_from(range(len(KINDS))), min_size=1), stories, st.integers(500_000, 3_000_000))
+def test_it_is_due_exactly_when_a_tick_tells_something(kinds: set[int], story: Sequence[Step], step: int) -> None:
+    """As clocks go on by themselves; ticks that tell nothing change nothing, nor does looking ahead."""
+    events = [silent(one) for one in story]
+    ticked, looked = SituationStage(), SituationStage()
+    for stage in (ticked, looked):
+        advanced(stage, defined([KINDS[kind] for kind in sorted(kinds)]), table_of(events))
+    clocks = looked.clocks
+    for number in range(10):
+        tick = [(100 + number, clocks.tick())]
+        is_due = looked.next_due(clocks) <= 0
+        found = [advanced(stage, tick, table_of([])) for stage in ((looked, ticked) if is_due else (ticked,))]
+        assert is_due == bool(found[0])
+        assert found[0] == found[-1]
+        clocks = clocks.later(step)
+
+
+def test_looking_ahead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond that something may be said to be due of which nothing is told."""
+    stage = SituationStage()
+    advanced(
+        stage, defined([rule("smoke", "Alarm", "Smoke = TRUE", lateness=3)]), table_of([told(0, "a", Smoke=False)])
+    )
+    clocks = stage.clocks.later(20_000_000)
+    assert FOREVER == stage.next_due(clocks)
+    monkeypatch.setattr(reorder_buffer, "COPIED", 0)
+    assert stage.next_due(clocks) <= 0
+    assert [] == advanced(stage, [(2, clocks.tick())], table_of([]))
 
 
 def stage_start() -> int:

@@ -15,12 +15,11 @@ from datetime import UTC, datetime
 
 from nearcast.journal.seam import Journal
 from nearcast.language.control_events import to_event
-from nearcast.model.changes import ClockTick
 from nearcast.model.columns import to_table
 from nearcast.model.values import moment_at
 from nearcast.stages.fold import StateFold
 from nearcast.state.lateness import FOREVER, NEVER
-from nearcast.state.stream_clocks import SHARED_NAME, StreamClocks
+from nearcast.state.stream_clocks import StreamClocks
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -100,11 +99,9 @@ class TickWriter:
         return {name: self._wall() - value / 1e6 for name, value in clocks.items() if value != NEVER}
 
     def _write(self, clocks: StreamClocks) -> None:
-        told = {name: moment_at(value) for name, value in clocks.by_name.items() if value != NEVER}
-        tick = ClockTick(told.pop(SHARED_NAME, None), told)
         # The machine's clock may have been set back; no tick is accepted before its clocks.
         accepted = max([datetime.fromtimestamp(self._wall(), UTC), moment_at(clocks.greatest)])
-        event = replace(to_event(tick, f"tick-{uuid.uuid4()}", SOURCE), accepted=accepted)
+        event = replace(to_event(clocks.tick(), f"tick-{uuid.uuid4()}", SOURCE), accepted=accepted)
         [self._written] = self._journal.append("events", to_table([event]))
         self.ticks += 1
         log.debug("tick position=%d clocks=%s", self._written, moment_at(clocks.greatest).isoformat())

@@ -8,6 +8,7 @@ the event, or tick, by which it was no longer waited for.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
@@ -20,12 +21,18 @@ from nearcast.model.arrays import Integers
 from nearcast.model.changes import Change, ClockTick, RelationChange
 from nearcast.model.columns import EVENTS, to_table, without_payloads
 from nearcast.model.event import Event
+from nearcast.model.limits import Limits
+from nearcast.model.subscription import Settings
 from nearcast.relations.reports import micros_of
 from nearcast.relations.transition_tables import CausingEvents, ReportRows
 from nearcast.state.derived import StageInput
 from nearcast.state.lateness import NEVER, moments_of
+from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
 from nearcast.state.stream_clocks import SHARED, StreamClocks, slowest_over
+
+COUNTED = 500
+"""Reports of which it is looked ahead what they will tell, at most: for more a tick may tell nothing."""
 
 _NO_REPORT = to_table([Event("", "", "")])
 """What stands in the row of no report."""
@@ -45,6 +52,13 @@ class EvaluatedRelations(Protocol):
 
     def next_due(self, clocks: StreamClocks) -> int:
         """Microseconds until something is told though nothing is reported; see `DerivingStage`."""
+
+    @property
+    def limits(self) -> Limits:
+        """The limits within which it goes on."""
+
+    def copy(self: S) -> S | None:
+        """The same, which goes on by itself; None where copying is too much work."""
 
     def forget(self, entities: Collection[str]) -> None:
         """Forgets entities."""
@@ -167,22 +181,26 @@ class DelayedRelations(Generic[S]):
         node: str | None,
     ) -> Iterator[pa.Table]:
         """What is told at some causes, which bring the clock so far; each but a tick is a report."""
+        found = self._counting(events, moments, clock, causes, stage_input.registry.settings.limits)
+        inputs = replace(stage_input, changes=(), events=EVENTS.empty_table(), repository=self._counted)
+        yield from self.stage.derive(inputs, node, found)
+        self._counted.fold_events(found.table.filter(pa.array(found.reports)))
+
+    def _counting(
+        self, events: pa.Table, moments: Integers, clock: Integers, causes: CausingEvents, limits: Limits
+    ) -> ReportRows:
+        """The reports that count by some causes, no longer being waited for, and rows in which time passes."""
         waiting = pa.concat_tables([self._held, without_payloads(events), _NO_REPORT])
         moments = np.concatenate([self._moments, moments])
-        most = stage_input.registry.settings.limits.waiting_reports
-        rows, cause, passing, left = self._walk(moments, clock.tolist(), most)
+        rows, cause, passing, left = self._walk(moments, clock.tolist(), limits.waiting_reports)
         table = waiting.take(pa.array(rows, pa.int64()))
         at, reports = np.array(cause, np.int64), np.array(passing, np.int64) == NEVER
         own = np.array(rows, np.int64)
         time = np.where(reports, moments[np.minimum(own, len(moments) - 1)] if len(moments) else NEVER, causes.time[at])
         self._clock = int(clock[-1])
         self._held, self._moments = waiting.take(pa.array(left, pa.int64())), moments[left]
-        found = ReportRows(
-            table, CausingEvents(causes.position[at], time, causes.accepted[at]), reports, np.array(passing, np.int64)
-        )
-        inputs = replace(stage_input, changes=(), events=EVENTS.empty_table(), repository=self._counted)
-        yield from self.stage.derive(inputs, node, found)
-        self._counted.fold_events(table.filter(pa.array(reports)))
+        own_causes = CausingEvents(causes.position[at], time, causes.accepted[at])
+        return ReportRows(table, own_causes, reports, np.array(passing, np.int64))
 
     def _walk(
         self, moments: Integers, clock: Sequence[int], most: int
@@ -213,10 +231,32 @@ class DelayedRelations(Generic[S]):
         return rows, causes, passing, sorted(number for _, number in heap)
 
     def next_due(self, clocks: StreamClocks) -> int:
-        """Microseconds until something is told, or counts, though no event comes; see `DerivingStage`."""
+        """Microseconds until something is told though no event comes; see `DerivingStage`.
+
+        Where more than `COUNTED` reports have waited long enough it is not looked what they tell.
+        """
         now = clocks.slowest(self._numbers())
         passed = StreamClocks.alone(NEVER if now == NEVER else now - self.lateness)
-        return min(self.stage.next_due(passed), passed.wait(self._moments))
+        counting = passed.wait(self._moments)
+        if counting > 0:
+            return min(self.stage.next_due(passed), counting)
+        ahead = self.stage.copy() if (self._moments <= passed.shared).sum() <= COUNTED else None
+        found = None if ahead is None else self._quiet_until(ahead, now, passed)
+        return counting if found is None else found
+
+    def _quiet_until(self, stage: S, now: int, passed: StreamClocks) -> int | None:
+        """The same where reports have waited long enough, and a copy of the relations tells nothing of them; None where
+        it does.
+        """
+        other = copy(self)
+        cause = CausingEvents(*(np.array([one]) for one in (0, NEVER, NEVER)))
+        none = np.zeros(0, np.int64)
+        rows = other._counting(EVENTS.empty_table(), none, np.array([now]), cause, stage.limits)
+        settings = Settings(limits=stage.limits)
+        inputs = StageInput((), {}, EVENTS.empty_table(), Registry(settings), self._counted)
+        if any(len(table) for table in stage.derive(inputs, None, rows)):
+            return None
+        return min(stage.next_due(passed), passed.wait(other._moments))
 
     def forget(self, entities: Collection[str]) -> None:
         """Forgets entities; what ends by that is told with the next event."""

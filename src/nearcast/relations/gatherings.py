@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -24,7 +25,6 @@ from nearcast.model.relation import Detection, Gathering, ListMembers, Matching,
 from nearcast.relations.reports import EntityTable, ReportTable, micros_of, moment_of
 from nearcast.relations.transition_events import CAUSED, EXPIRED, OVERDUE, Participant, Transition
 from nearcast.relations.transitions import (
-    DETECTS,
     FALLS_SILENT,
     REASONS,
     REMOVED,
@@ -33,6 +33,7 @@ from nearcast.relations.transitions import (
     Lifecycle,
     deadline,
     effect_of,
+    first_told,
     gathered_until,
 )
 from nearcast.state.derived import Cause
@@ -102,6 +103,13 @@ class GatheringState:
             if place:
                 self._places.insert(entity, place, entity)
         self.held, self.next_expiry = dict(held), next_expiry
+
+    def copy(self) -> GatheringState:
+        """The same crowd, which goes on by itself."""
+        found = GatheringState(self.relation, self.sequence)
+        members = ((entity, one.place, one.deadline) for entity, one in self.members.items())
+        found.restore(members, self.held, self.next_expiry, self.now)
+        return found
 
     def report(self, entity: str, place: Place | None, inside: bool, now: int, began: int) -> Iterator[Transition]:
         """What a report changes: of an entity that is of the crowd by it, or not. What begins does so at `began`."""
@@ -250,9 +258,8 @@ class GatheringState:
         if self.next_expiry > until:
             return self.next_expiry
         detects = self._lifecycle.detects
-        due = [held.due for held in self.held.values() if detects & DETECTS["dwell"]]
-        silent = [_after(self._silence(entity)) for entity in self.held if detects & DETECTS["exit"]]
-        return min([*due, *silent], default=FOREVER)
+        held = self.held.items()
+        return min((first_told(detects, state, self._silence(entity)) for entity, state in held), default=FOREVER)
 
     def _silence(self, entity: str) -> int:
         """The clock through which silence lets one gather."""
@@ -338,6 +345,13 @@ class GatheringStates:
         if listed is not None:
             self._listed[relation.id] = listed
         return crowd
+
+    def copy(self, known: EntityTable) -> GatheringStates:
+        """The same crowds, which go on by themselves, over a copy of what is known; none is defined there or ends."""
+        found = copy(self)
+        found._known, found.excess, found._flags = known, Counter(), dict(self._flags)
+        found.by_id = {id: crowd.copy() for id, crowd in self.by_id.items()}
+        return found
 
     def _seen(self, names: frozenset[str]) -> list[int]:
         numbers = [self._known.numbers[name] for name in sorted(names) if name in self._known.numbers]

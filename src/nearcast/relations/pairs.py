@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy, deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -103,10 +104,27 @@ class PairRelations:
         self.limits = Limits()
         self.excess: Counter[Excess] = Counter()
 
+    def copy(self, known: EntityTable) -> PairRelations:
+        """The same relations, which go on by themselves, over a copy of what is known; none is defined there or ends,
+        and what comes to a limit is counted apart.
+        """
+        found = copy(self)
+        found.known, found.excess, found.admission = known, Counter(), deepcopy(self.admission)
+        found.shards = [Shard(shard.pairs.copy()) for shard in self.shards]
+        found._members = {number: one.copy() for number, one in self._members.items()}
+        found._newest, found._values = dict(self._newest), dict(self._values)
+        found._boxes = None if self._boxes is None else self._boxes.copy()
+        return found
+
     @property
     def size(self) -> int:
         """Bytes of the pairs' state, without what is known of entities."""
         return sum(shard.pairs.size for shard in self.shards) + self.rules.columns.size
+
+    @property
+    def held(self) -> int:
+        """Of how many pairs something is kept: of those that hold, and of those whose sides are both named."""
+        return sum(shard.pairs.length for shard in self.shards)
 
     def standing(self) -> tuple[Integers, Integers]:
         """Of pairs with two named sides, in the order of their definitions: their rules; shape (3, n): the positions

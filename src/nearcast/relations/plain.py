@@ -56,7 +56,6 @@ from nearcast.relations.transition_events import (
 )
 from nearcast.relations.transitions import (
     BEGINS,
-    DETECTS,
     FALLS_SILENT,
     REASONS,
     REMOVED,
@@ -65,6 +64,7 @@ from nearcast.relations.transitions import (
     Lifecycle,
     deadline,
     effect_of,
+    first_told,
     gathered_until,
 )
 from nearcast.state.derived import Cause
@@ -636,12 +636,10 @@ class _State:
 
     def next_due(self, world: RelationView) -> int:
         """The clock at which something is told though nothing is reported."""
-        detects, found = self.lifecycle.detects, [FOREVER]
-        if detects & DETECTS["dwell"]:
-            found += [held.due for held in self.holding.values()]
-        if detects & DETECTS["exit"] and self.lifecycle.time_to_live != FOREVER:
-            found += [self._silence(pair, world) + 1 for pair in self.holding]
-        return min(found)
+        detects, mortal = self.lifecycle.detects, self.lifecycle.time_to_live != FOREVER
+        held = self.holding.items()
+        found = (first_told(detects, state, self._silence(pair, world) if mortal else FOREVER) for pair, state in held)
+        return min(found, default=FOREVER)
 
     def _silence(self, pair: tuple[str, str], world: RelationView) -> int:
         """The clock through which silence lets something hold."""

@@ -84,6 +84,12 @@ class GrowableTable:
         found.append(len(rows), **{name: self[name][rows] for name in self._fill})
         return found
 
+    def copy(self) -> GrowableTable:
+        """The same rows, without room."""
+        found = GrowableTable.__new__(GrowableTable)
+        found.__setstate__(self.__getstate__())
+        return found
+
     @property
     def size(self) -> int:
         """Bytes that the rows take."""
@@ -124,6 +130,12 @@ class EntityTable:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def copy(self) -> EntityTable:
+        """The same, which goes on by itself."""
+        found = EntityTable()
+        found.names, found.numbers, found.columns = list(self.names), dict(self.numbers), self.columns.copy()
+        return found
 
     def number(self, name: str) -> int:
         """The number of an entity, also of one that has not been heard of yet."""

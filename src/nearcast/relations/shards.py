@@ -30,7 +30,7 @@ from nearcast.relations.pair_rules import PairRule, PairRules
 from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable, clock_pair, names_in_order, pair_waits
 from nearcast.relations.told_pairs import NO_REASON, ToldPairs, reasons_of, told_pairs
 from nearcast.relations.transition_events import EXPIRED
-from nearcast.relations.transitions import DETECTS, PairEffects, PairTransitions, deadlines, pair_transitions
+from nearcast.relations.transitions import PairEffects, PairTransitions, deadlines, pair_transitions, time_tells
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.stream_clocks import SHARED, StreamClocks
 from nearcast.state.timeline import Excess
@@ -178,14 +178,15 @@ class Shard:
         pairs, columns = self.pairs, known.columns
         rows = np.flatnonzero(pairs["held"])
         rule = pairs["rule"][rows]
-        detects, span = rules["detects"][rule], rules["time_to_live"][rule]
-        dwelling = (detects & DETECTS["dwell"]) != 0
-        first = pair_waits(clocks, pairs["due"][rows][dwelling], pairs["clocks"][rows][dwelling])
-        own = np.flatnonzero((span != FOREVER) & ((detects & DETECTS["exit"]) != 0))
+        span, due = rules["time_to_live"][rule], pairs["due"][rows]
+        entity = {side: pairs[side][rows] for side in ("a", "b")}
+        until = {side: deadlines(columns["heard"][own], span) for side, own in entity.items()}
+        silent_after = np.minimum(until["a"], until["b"])
+        lasts, ends = time_tells(rules["detects"][rule], due, pairs["dwell_sent"][rows], silent_after)
+        first = pair_waits(clocks, due[lasts], pairs["clocks"][rows][lasts])
         for side in ("a", "b"):
-            entity = pairs[side][rows[own]]
-            clock = None if clocks.single else columns["clock"][entity]
-            silent = clocks.wait(deadlines(columns["heard"][entity], span[own]), clock)
+            clock = None if clocks.single else columns["clock"][entity[side][ends]]
+            silent = clocks.wait(until[side][ends], clock)
             # Through its deadline an entity is not silent.
             first = min(first, silent if silent == FOREVER else silent + 1)
         return first

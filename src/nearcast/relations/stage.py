@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -83,6 +84,17 @@ class _Told:
         return found
 
 
+LOOKED = 500
+"""Readings that leave their windows of which it is looked ahead whether something is told, at most: for more a tick may
+be written that tells nothing.
+"""
+
+COPIED = 20_000
+"""Entities, pairs that hold and readings, together, of which a copy is made to look ahead: some 20 ms. Where there are
+more a tick may be written that tells nothing.
+"""
+
+
 class RelationStage:
     """Relations over the batches of a journal, all of which see the same reports; see `Scopes`.
 
@@ -119,6 +131,11 @@ class RelationStage:
     def defined(self) -> bool:
         """Whether there are relations."""
         return bool(self._relations)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits within which it goes on."""
+        return self._limits
 
     def begin_at(self, clock: int) -> None:
         """Begins with a clock at which the first relation is defined, of one that does not go `by_channel`."""
@@ -250,12 +267,36 @@ class RelationStage:
         return self._clocks
 
     def next_due(self, clocks: StreamClocks) -> int:
-        """See `DerivingStage`."""
+        """See `DerivingStage`. Where more than `LOOKED` readings leave their windows it is not looked what is told."""
         if not self._relations:
             return FOREVER
+        first = self._first_due(clocks)
+        if self._windows.next_due(clocks) > 0 or self._windows.leaving(clocks) > LOOKED:
+            return first
+        ahead = self.copy()
+        if ahead is None:
+            return first
+        # Readings leave their windows one by one, and mostly nothing is told of that.
+        told = any(len(table) for table in ahead._pass(clocks.tick(), Cause(0, None, None), None))
+        return first if told else ahead._first_due(clocks)
+
+    def _first_due(self, clocks: StreamClocks) -> int:
+        """The same, as if something were told whenever a reading leaves its window."""
         plain = StreamClocks.alone(clocks.slowest()).wait(np.array([self._plain.next_due()]))
         windows = self._windows.next_due(clocks)
         return min(self._pairing.next_due(clocks), self._crowds.next_due(clocks), plain, windows)
+
+    def copy(self) -> RelationStage | None:
+        """The same relations, which go on by themselves: to look ahead. None where copying them is too much work, or
+        where there are some about what relations tell.
+        """
+        if len(self._plain) or len(self._known) + self._windows.readings.total + self._pairing.held > COPIED:
+            return None
+        found = copy(self)
+        found._clocks, found._known, found._gone = self._clocks.copy(), self._known.copy(), set(self._gone)
+        found._pairing, found._crowds = self._pairing.copy(found._known), self._crowds.copy(found._known)
+        found._windows = self._windows.copy(found._known)
+        return found
 
     def _begin(self, change: Change, newest: Newest) -> None:
         """Takes what is known of all entities as the first relation is defined."""

@@ -120,6 +120,26 @@ def deadlines(start: Integers, span: Integers) -> Integers:
     return np.where(known, np.where(known, start, 0) + np.where(known, span, 0), FOREVER)
 
 
+def first_told(detects: int, held: HoldState, silent_after: int) -> int:
+    """The clock at which something is told of what holds, if nothing is reported, and silence lets it hold through
+    `silent_after`; `FOREVER` where nothing is.
+    """
+    lasts = bool(detects & DETECTS["dwell"]) and held.due != FOREVER and held.due <= silent_after
+    ends = silent_after != FOREVER and tells_exit(detects, held.dwell_sent or lasts)
+    # Through its deadline nobody is silent.
+    return min(held.due if lasts else FOREVER, silent_after + 1 if ends else FOREVER)
+
+
+def time_tells(
+    detects: npt.NDArray[np.int8], due: Integers, dwell_sent: Flags, silent_after: Integers
+) -> tuple[Flags, Flags]:
+    """`first_told` in columns: of which pairs that hold it is told that they lasted, and that they ended in silence."""
+    dwelling, mortal = (detects & DETECTS["dwell"]) != 0, silent_after != FOREVER
+    lasts = dwelling & (due != FOREVER) & (due <= silent_after)
+    begun = dwell_sent | lasts | ((detects & DETECTS["enter"]) != 0) | ~dwelling
+    return lasts, mortal & begun & ((detects & DETECTS["exit"]) != 0)
+
+
 def gathered_until(own: int, others: Iterable[int], count: int) -> int:
     """The time through which silence lets one gather that counts through `own`, with others that count through theirs.
 

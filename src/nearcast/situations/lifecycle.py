@@ -90,6 +90,10 @@ class SituationScene(SituationWorld, Protocol):
     def known(self) -> Iterator[tuple[str, str]]:
         """The class and the entity of each reading, and of each report that counts, or may."""
 
+    @property
+    def size(self) -> int:
+        """How many readings and reports are kept."""
+
     def add_situation(self, instance: SituationInstance, rule: PlannedRule) -> None:
         """Takes in a situation; also one that moved, or rests on other things."""
 

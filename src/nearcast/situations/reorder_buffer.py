@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -13,6 +13,11 @@ from nearcast.situations.extract import LaneRows, Observation
 from nearcast.situations.lifecycle import SituationChanged, SituationEngine
 from nearcast.situations.readings import NOWHERE, ContextReading, NamedAreas, SituationCentre, without_zones
 from nearcast.state.stream_clocks import SHARED_NAME
+
+COPIED = 500
+"""Readings that are copied at most, with all that rests on them, to look ahead: some 20 ms. Where more are known a tick
+may be written by which readings count and nothing is told.
+"""
 
 Found = Iterator[tuple[int, SituationChanged]]
 """What happens, and in which row."""
@@ -141,13 +146,19 @@ class ReorderBuffer:
         found = [moment for moment in (self.engine.due, waiting) if moment is not None]
         return min(found) + self.lateness if found else None
 
-    def told_by(self, until: int) -> int | None:
-        """The clock at which something is told or counts here by itself, if that is `until` then; else when to ask
-        again; None: never.
+    def told_by(self, until: int, tells: Callable[[SituationChanged], bool]) -> int | None:
+        """The clock at which something is told here by itself, if that is `until` then; else when to ask again; None:
+        never. `tells` says of what happens whether it is told here.
+
+        Where more than `COPIED` readings are known it may also be when something counts of which nothing is told.
         """
         waiting = self.held[0][0] + 1 if self.held else None
         found = [one for one in (self.engine.told_by(until - self.lateness), waiting) if one is not None]
-        return min(found) + self.lateness if found else None
+        due = min(found) + self.lateness if found else None
+        if due is None or due > until or len(self.held) + self.engine.scene.size > COPIED:
+            return due
+        ahead = self.copy()
+        return due if any(map(tells, ahead.pass_time(until, 0))) else ahead.due()
 
     def _until(self, time: int, cause: int) -> Iterator[SituationChanged]:
         while self.held and self.held[0][0] < time:

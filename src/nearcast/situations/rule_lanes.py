@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +21,7 @@ from nearcast.model.ontology import Ontology, below, upwards
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Channel
 from nearcast.situations.extract import LaneRows, ObservedTable, ReportedReadings
-from nearcast.situations.lifecycle import SituationEngine, SituationScene
+from nearcast.situations.lifecycle import SituationChanged, SituationEngine, SituationScene
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.reorder_buffer import ReorderBuffer
 from nearcast.situations.rule_plan import SECOND, DefinedRule, RulePlan, counts_of, names_of, plan, standing_on
@@ -29,6 +31,14 @@ from nearcast.state.stream_clocks import SHARED, SHARED_NAME, StreamClocks, slow
 
 ALL_SHARE = frozenset({SHARED_NAME})
 """By what rules go while all channels share one clock."""
+
+
+class Tells(Protocol):
+    """Whether what happens in a lane is told."""
+
+    def __call__(self, found: SituationChanged, lane: ReorderBuffer) -> bool:
+        """Whether it is."""
+
 
 Groups = dict[frozenset[str], dict[str, int]]
 """Rules by the clocks by which they go, each with the position behind which it sees events."""
@@ -247,13 +257,15 @@ class RuleLanes:
         for lane in self.lanes:
             lane.time = max(lane.time, self._slowest(lane.clocks))
 
-    def next_due(self, clocks: StreamClocks) -> int:
-        """Microseconds until the first of them has something to tell, or that counts; see `DerivingStage`."""
+    def next_due(self, clocks: StreamClocks, tells: Tells) -> int:
+        """Microseconds until the first of them has something to tell; see `DerivingStage`. `tells` says of what happens
+        in a lane whether it is told.
+        """
         waits = [FOREVER]
         for lane in self.lanes:
             if lane.clocks:
                 now = clocks.slowest(self._numbers(lane.clocks))
-                due = lane.told_by(now)
+                due = lane.told_by(now, partial(tells, lane=lane))
                 waits.append(StreamClocks.alone(now).wait(np.array([due] if due is not None else [], np.int64)))
         return min(waits)
 

@@ -142,7 +142,7 @@ class SituationStage:
 
     def next_due(self, clocks: StreamClocks) -> int:
         """See `DerivingStage`."""
-        return self._lanes.next_due(clocks)
+        return self._lanes.next_due(clocks, self._tells)
 
     def forget(self, entities: Collection[str]) -> None:
         """Drops where some entities are, and their readings, but for those that a situation rests on."""
@@ -245,6 +245,12 @@ class SituationStage:
             actions = [one for one in self._actions.values() if found.concludes in self._called_by.get(one.id, ())]
         for action in actions:
             yield from action_events(action, found, data, self._next_number(cause, len(action.effects)), cause)
+
+    def _tells(self, found: SituationChanged, lane: ReorderBuffer) -> bool:
+        """Whether something is told of what happens in a lane as time passes."""
+        if found.hidden:
+            return found.phase in self._actions[found.rule.removeprefix(HIDDEN)].phases
+        return found.rule in lane.told
 
     def _next_number(self, cause: Cause, count: int = 1) -> int:
         position, number = self._number

@@ -166,7 +166,10 @@ class IndexedReadingStore:
 
     def everything(self) -> Iterable[ContextReading]:
         """All readings."""
-        return [newest.reading for of_class in self._by_class.values() for newest in of_class.by_entity.values()]
+        return (newest.reading for of_class in self._by_class.values() for newest in of_class.by_entity.values())
+
+    def __len__(self) -> int:
+        return sum(len(of_class.by_entity) for of_class in self._by_class.values())
 
 
 Key = Hashable
@@ -231,6 +234,11 @@ class SituationStore:
         """The class and the entity of each reading, and of each report that counts, or may."""
         counted = (one for one in self.counts.everything() if one.value is not False)
         return ((one.name, one.entity) for one in chain(self.readings.everything(), counted))
+
+    @property
+    def size(self) -> int:
+        """How many readings and reports are kept."""
+        return len(self.readings) + self.counts.total
 
     def left_by(self, reading: ContextReading) -> SituationCentre | None:
         """Where an entity counted until now of which a report comes; None: nowhere, or it is a reading."""

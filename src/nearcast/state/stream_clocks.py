@@ -17,7 +17,7 @@ from nearcast.model.arrays import Integers
 from nearcast.model.changes import ClockTick
 from nearcast.model.filter import And, Atom, Filter, Operator, Or
 from nearcast.model.subscription import Channel
-from nearcast.model.values import microseconds_of
+from nearcast.model.values import microseconds_of, moment_at
 from nearcast.state.lateness import FOREVER, NEVER, moments_of
 
 SHARED = 0
@@ -119,6 +119,11 @@ class StreamClocks:
         if tick.clock is not None:
             told[SHARED_NAME] = microseconds_of(tick.clock)
         self.set_to(np.array([told.get(name, NEVER) for name in self.names], np.int64))
+
+    def tick(self) -> ClockTick:
+        """What brings others to where these are, as far as they are set."""
+        told = {name: moment_at(value) for name, value in self.by_name.items() if value != NEVER}
+        return ClockTick(told.pop(SHARED_NAME, None), told)
 
     def set_to(self, values: Integers) -> None:
         """Goes on to these values, by number; none falls."""

@@ -188,6 +188,11 @@ class IndexedReadingWindows:
             moments.append(window.missed)
         return min(moments) + span + 1 if moments else FOREVER
 
+    def leaving(self, key: ReadingKey, span: int, now: int) -> int:
+        """How many readings have left so long a window by a moment, of those that are kept."""
+        window = self._windows.get(key)
+        return 0 if window is None else bisect_left(window.kept, (now - span,))
+
     def _drop(self, window: _Window, count: int) -> None:
         if count:
             del window.kept[:count], window.values[:count]
@@ -229,6 +234,20 @@ class IndexedReadingWindows:
     def everything(self) -> Iterator[tuple[ReadingKey, Sequence[KeptReading], int | None]]:
         """All readings that are kept, by key, and through which moment some are left out."""
         return ((key, window.kept, window.missed) for key, window in self._windows.items())
+
+    def copy(self) -> IndexedReadingWindows:
+        """The same readings, which go on by themselves."""
+        found = IndexedReadingWindows()
+        found.spans, found.limits, found.total, found._swept = self.spans, self.limits, self.total, self._swept
+        found._windows = {
+            key: _Window(list(one.kept), list(one.values), one.missed, one.lowest, one.numeric)
+            for key, one in self._windows.items()
+        }
+        return found
+
+    def __deepcopy__(self, memo: object) -> IndexedReadingWindows:
+        # Readings do not change, and there may be very many.
+        return self.copy()
 
     def restore(self, key: ReadingKey, kept: Sequence[KeptReading], missed: int | None) -> None:
         """Puts back what `everything` gave."""

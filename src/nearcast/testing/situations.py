@@ -147,6 +147,11 @@ class PlainScene:
         counted = [one for one in self.counts.all.values() if one.value is not False]
         return ((one.name, one.entity) for one in [*self.readings.all.values(), *counted])
 
+    @property
+    def size(self) -> int:
+        """How many readings and reports are kept."""
+        return len(self.readings.all) + len(self.counts.all)
+
     def left_by(self, reading: ContextReading) -> SituationCentre | None:
         """Every situation is concerned by what comes, wherever an entity was."""
         return None

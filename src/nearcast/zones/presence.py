@@ -44,6 +44,7 @@ from nearcast.relations.transitions import (
     micros,
     pair_transitions,
     tells_exit,
+    time_tells,
 )
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
@@ -317,17 +318,16 @@ class LayerPresence:
 
     def next_due(self, clocks: StreamClocks) -> int:
         """Microseconds until something is told though nothing is reported; see `DerivingStage.next_due`."""
-        detects, held, columns = self._lifecycle.detects, self.pairs["held"], self._known.columns
-        first = FOREVER
-        if detects & DETECTS["dwell"]:
-            first = pair_waits(clocks, self.pairs["due"][held], self.pairs["clocks"][held])
-        if detects & DETECTS["exit"]:
-            entity = self.pairs["a"][held]
-            clock = None if clocks.single else columns["clock"][entity]
-            silent = clocks.wait(self._silent_after(columns["heard"][entity]), clock)
-            # Through its deadline an entity is not silent.
-            first = min(first, silent if silent == FOREVER else silent + 1)
-        return first
+        pairs, columns = self.pairs, self._known.columns
+        rows = np.flatnonzero(pairs["held"])
+        due, entity = pairs["due"][rows], pairs["a"][rows]
+        silent_after = self._silent_after(columns["heard"][entity])
+        detects = np.full(len(rows), self._lifecycle.detects, np.int8)
+        lasts, ends = time_tells(detects, due, pairs["dwell_sent"][rows], silent_after)
+        silent = clocks.wait(silent_after[ends], None if clocks.single else columns["clock"][entity[ends]])
+        # Through its deadline an entity is not silent.
+        ending = silent if silent == FOREVER else silent + 1
+        return min(pair_waits(clocks, due[lasts], pairs["clocks"][rows][lasts]), ending)
 
     def set_clocks(self) -> None:
         """Lets everything go by the clocks by which its entities go now, those being others."""

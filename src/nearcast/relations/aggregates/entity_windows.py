@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from heapq import heappop, heappush
 
 import numpy as np
@@ -56,6 +57,14 @@ class EntityWindows:
         self._named: dict[str, frozenset[str] | None] = {}
         self._due: dict[str, tuple[int, int]] = {}
         self._heaps: dict[int, list[tuple[int, str]]] = {}
+
+    def copy(self, known: EntityTable) -> EntityWindows:
+        """The same windows, which go on by themselves, over a copy of what is known."""
+        found = copy(self)
+        found.known, found.readings, found.excess = known, self.readings.copy(), Counter()
+        found.values, found._due = dict(self.values), dict(self._due)
+        found._heaps = {clock: list(heap) for clock, heap in self._heaps.items()}
+        return found
 
     @property
     def attributes(self) -> Sequence[str]:
@@ -142,6 +151,13 @@ class EntityWindows:
         numbers = np.array(sorted(self._heaps), np.int64)
         due = np.array([self.next_leaving(one) for one in numbers.tolist()], np.int64)
         return clocks.wait(due, None if clocks.single else numbers)
+
+    def leaving(self, clocks: StreamClocks) -> int:
+        """How many readings leave their windows until the clocks stand so, or have left one of several before."""
+        times = clocks.values.tolist()
+        gone = [(entity, times[clock]) for entity, (due, clock) in self._due.items() if due <= times[clock]]
+        every = [(name, span) for name, spans in self._spans.items() for span in spans]
+        return sum(self.readings.leaving((entity, name), span, now) for entity, now in gone for name, span in every)
 
     def leave(self, clock: int, now: int) -> list[str]:
         """The entities of which readings leave at the next moment, by one of the clocks, by name."""
