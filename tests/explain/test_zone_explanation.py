@@ -82,6 +82,27 @@ def test_why_it_is_in_none(story: Sequence[Step], reason: str) -> None:
     assert ["north"] == [each.zone for each in alone.standings] and len(alone.reasons) == 1
 
 
+def test_a_filter_that_the_work_for_an_event_did_not_suffice_for_says_so() -> None:
+    """With its place among the atoms of the filters of all layers; with room for all it selects."""
+    outline = '{"type":"Polygon","coordinates":[[[0,0],[7,0],[7,7],[0,7],[0,0]]]}'
+    area = "S_INTERSECTS(geom, POLYGON((0 0, 8 0, 8 8, 4 9, 0 8, 0 0)))"
+    other = ZoneRuleChange(rule("others", of="S_INTERSECTS(geom, BBOX(0, 0, 9, 9))"))
+    layer = [ZoneRuleChange(rule(of=area)), zones(zone("north", box(-10, -10, 10, 10)))]
+    story = [other, *layer, report("van", 5, 5, second=0, geom=outline)]
+    one = found(story, limits=Limits(event_geometry_work=100))
+    [(_, known)] = one.conditions
+    assert (False, None) == (one.watched, known)
+    [reason] = one.reasons
+    assert reason == (
+        "the filter does not select its newest report: comparing the event's geometries takes more than 100 units of"
+        " work for all filters together (limit event_geometry_work): it is number 2 of 2 atoms, fewest corners first,"
+        " and 1 are decided"
+    )
+    assert found(story).watched
+    # What another layer takes counts while that is there.
+    assert found([layer[0], other, ZoneRemoval("others"), *story[2:]], limits=Limits(event_geometry_work=100)).watched
+
+
 def test_zones_that_do_not_count_are_named_with_their_limit() -> None:
     """Of all how many there are, of one that it does not count; without meeting the limit none is."""
     story, one = [*LAYER, report("van", 5, 0, second=0)], Limits(zones_at_once=1)

@@ -23,6 +23,7 @@ from nearcast.filters.spatial_atoms import order_key, spatial_atoms
 from nearcast.language.control_events import changes
 from nearcast.matching import matcher
 from nearcast.matching.matcher import FilterMatcher
+from nearcast.matching.spatial import geometry_sharing
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange, SubscriptionRemoval
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event, Place
@@ -31,7 +32,6 @@ from nearcast.model.filter import Atom, Filter, atoms
 from nearcast.model.geometry_budget import GeometryWork
 from nearcast.model.limits import Limits
 from nearcast.model.subscription import Settings
-from nearcast.stages import geometry_sharing
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold
 from nearcast.state.registry import Registry

@@ -121,6 +121,59 @@ def test_the_stage_tells_what_the_reference_tells(story: Sequence[Step], data: s
         assert plainly_told(story, limits) == events_told(stage, story, cuts, limits)
 
 
+AREAS = [
+    "S_INTERSECTS(geom, BBOX(0, 0, 9, 9))",
+    "S_INTERSECTS(geom, POLYGON((0 0, 8 0, 8 8, 4 9, 0 8, 0 0)))",
+    "S_DWITHIN(geom, POINT(4 4), 3)",
+    "S_INTERSECTS(geom, BBOX(50, 50, 60, 60))",
+]
+
+
+def _outline(size: int) -> str:
+    ring = [[0, 0], [size, 0], [size, size], [0, size], [0, 0]]
+    return orjson.dumps({"type": "Polygon", "coordinates": [ring]}).decode()
+
+
+outlined = st.builds(
+    lambda entity, x, size, second: report(entity, x, 5, second, **({"geom": _outline(size)} if size else {})),
+    st.sampled_from("abc"),
+    st.sampled_from([0, 5, 30]),
+    st.sampled_from([0, 3, 7]),
+    st.integers(0, 12),
+)
+areas = st.lists(st.sampled_from(AREAS), min_size=1, max_size=3, unique=True).map(
+    lambda some: {"of": " OR ".join(some)}
+)
+UNITS = [6_000_000, 6_000, 1_700, 100, 1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(areas.flatmap(lambda one: areas.flatmap(lambda two: steps(outlined, [one, two], SHAPES))), st.data())
+def test_filters_that_share_the_work_on_geometries_are_as_in_the_reference(
+    story: Sequence[Step], data: st.DataObject
+) -> None:
+    """As far as the work goes, whatever layers come and go, in any batches, with restarts or without."""
+    cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=6))
+    stage = data.draw(st.sampled_from([ZoneStage, Restarted]))()
+    limits = Limits(event_geometry_work=data.draw(st.sampled_from(UNITS)))
+    assert plainly_told(story, limits) == events_told(stage, story, cuts, limits)
+
+
+def test_the_filters_of_all_layers_share_the_work_on_an_events_geometries() -> None:
+    """Fewest corners first; of the layers behind nobody is known to be watched, which is counted. Else all are."""
+    layers = [ZoneRuleChange(rule(id, of=AREAS[number])) for id, number in (("yards", 1), ("depots", 0))]
+    both = [zones(zone("north", box(0, 0, 10, 10), id), layer=id) for id in ("depots", "yards")]
+    told_outline = report("van", 5, 5, second=0, geom=_outline(7))
+    for limits, told, counted in (
+        (Limits(event_geometry_work=100), {"depots": 1}, {("s", "car", "event_geometry_work"): 1}),
+        (NO_OTHER, {"depots": 1, "yards": 1}, {}),
+    ):
+        excess = Counter[Excess]()
+        events = events_told(ZoneStage(), [*layers, *both, told_outline], limits=limits, excess=excess)
+        assert told == Counter(one for event in events for one in event.values("layer"))
+        assert counted == excess
+
+
 def test_who_enters_and_leaves_is_told_with_the_zone_and_its_properties() -> None:
     """Entity, zone, properties, since when, where; the boundary is inside."""
     story: list[Step] = [

@@ -15,8 +15,8 @@ from nearcast.api.required import check_columns
 from nearcast.api.streams import ArrowStream, Chunk, EventSource, like, listed
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.matching.matcher import FilterMatcher
+from nearcast.matching.spatial.geometry_sharing import fixed_spatial, match_within_budget
 from nearcast.model.filter import Filter, atoms
-from nearcast.stages.geometry_sharing import fixed_spatial, match_within_budget
 from nearcast.state.timeline import Environment
 
 Frame = TypeVar("Frame", bound=ArrowStream)

@@ -92,7 +92,7 @@ def _locally(filter: Filter, events: Iterator[Event]) -> Iterator[Sequence[Found
         return
     import pyarrow as pa
 
-    from nearcast.stages.geometry_sharing import SingleFilter
+    from nearcast.matching.spatial.geometry_sharing import SingleFilter
 
     index = SingleFilter(filter)
     for table in as_tables(chain(first, events)):

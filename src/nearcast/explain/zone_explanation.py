@@ -15,6 +15,7 @@ from nearcast.errors import Fault
 from nearcast.explain.pair_explanation import PairStep
 from nearcast.explain.step_clocks import StepClocks
 from nearcast.filters.evaluate import NO_CONTEXT, atom_truths
+from nearcast.filters.spatial_atoms import spatial_atoms
 from nearcast.filters.truth import Truth
 from nearcast.model.changes import Change, ClockTick, SettingsChange, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
 from nearcast.model.event import Event
@@ -106,6 +107,8 @@ class _ZonePast:
         self._layers = bool(registry.zones)
         self._clocks = StepClocks(registry.settings.channels)
         self.plain.set_clocks(self._clocks.own, self._clocks.shared)
+        # Followed is one layer alone, but the filters of all share the work on geometries.
+        self.plain.filters = lambda: [one.rule.of for one in registry.zones.values()]
         self._told: deque[tuple[int, ZoneTransition]] = deque(maxlen=LAST_TOLD)
         if layer in registry.zones:
             self.plain.define(registry.zones[layer], NEVER)
@@ -156,9 +159,11 @@ class _ZonePast:
         known, now = self.plain.known.get(entity), self.plain.clock_of(entity)
         event = known.event if known else None
         ends = self.plain.silent_after(layer, entity) if known else FOREVER
-        conditions = atom_truths(layer.layer.rule.of, event, NO_CONTEXT) if event else ()
+        of, limits = layer.layer.rule.of, self.plain.limits
+        budget = self.plain.budget(event) if event and any(spatial_atoms(of)) else None
+        conditions = atom_truths(of, event, NO_CONTEXT, limits, budget.undecided if budget else ()) if event else ()
         standings = tuple(self._standings(layer, entity, event, zone))
-        watched = event is not None and layer.watches(event)
+        watched = event is not None and self.plain.watches(layer, event)
         silent = moment_of(ends) if ends < now else None
         held = any(one.holds for one in standings)
         return ZoneFinding(
@@ -254,7 +259,9 @@ class _ZonePast:
         elif event.place is None:
             yield "its newest report has no place"
         elif not watched:
-            yield "the filter does not select its newest report"
+            beyond = [self.plain.budget(event).reason(atom) for atom in spatial_atoms(rule.of)]
+            reason = next((f": {one}" for one in beyond if one), "")
+            yield f"the filter does not select its newest report{reason}"
         elif not layer.measured(event):
             yield f"its place is {event.place.coordinates}, the zones are {rule.coordinates}"
         elif silent is not None:

@@ -91,7 +91,12 @@ class FilterMatcher:
 
         What comes to one of the limits, which are the defaults where none are given, is counted in `excess`.
         """
-        around = Environment(limits=limits or Limits())
+        return self.held(table, Environment(limits=limits or Limits()), excess)
+
+    def held(
+        self, table: pa.Table, around: Environment, excess: Counter[Excess] | None = None
+    ) -> list[npt.NDArray[np.bool_]]:
+        """The same with the surroundings of events."""
         found = self._bits.held(table, around)
         if excess is not None:
             excess.update(around.excess)

@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from nearcast.journal.jetstream.nats_address import VARIABLE, is_nats
 from nearcast.journal.seam import Journal
+from nearcast.matching.spatial.geometry_sharing import SingleFilter
 from nearcast.model.columns import DELIVERIES, EVENTS, are_control
 from nearcast.model.filter import Filter
 from nearcast.pipeline.executors.shared_files import CarriedFiles, SharedFile, checksum_of, content_of, located
@@ -32,7 +33,6 @@ from nearcast.pipeline.spark_session import is_local, session
 from nearcast.runtime.private_folder import private_folder
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import FoldedBatch
-from nearcast.stages.geometry_sharing import SingleFilter
 from nearcast.state.derived import derived_of
 from nearcast.state.timeline import Excess
 

@@ -15,6 +15,7 @@ from nearcast.api.filters import Filter, read_filters
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.nodes import listed
 from nearcast.matching.matcher import FilterMatcher, location_conditions
+from nearcast.matching.spatial.geometry_sharing import fixed_spatial
 from nearcast.model.event import MAIN
 from nearcast.model.filter import atoms
 from nearcast.pipeline.executors.worker_function import worker_function
@@ -30,7 +31,6 @@ from nearcast.spark.workers import (
     Match,
     Reading,
 )
-from nearcast.stages.geometry_sharing import fixed_spatial
 from nearcast.state.previous_values import asked_of_previous
 from nearcast.state.registry import Registry
 from nearcast.state.timeline import Environment

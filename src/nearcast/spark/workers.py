@@ -17,13 +17,13 @@ from nearcast.errors import EventError, Fault
 from nearcast.language.cloudevents import DeadLetter
 from nearcast.language.control_events import changes
 from nearcast.matching.matcher import FilterMatcher
+from nearcast.matching.spatial.geometry_sharing import match_within_budget
 from nearcast.model.columns import are_control, to_table
 from nearcast.model.event import Event
 from nearcast.model.sequence import BITS
 from nearcast.model.subscription import Channel
 from nearcast.stages.decide import decide, priorities
 from nearcast.stages.fold import FoldedBatch, StateFold
-from nearcast.stages.geometry_sharing import match_within_budget
 from nearcast.state.derived import derived_of
 from nearcast.state.registry import Registry
 from nearcast.state.timeline import Environment

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from nearcast.matching.spatial.geometry_sharing import match_within_budget
 from nearcast.model.columns import DELIVERIES
 from nearcast.stages.adapt import adapt, as_of
 from nearcast.stages.fold import FoldedBatch, Parse, StateFold
-from nearcast.stages.geometry_sharing import match_within_budget
 from nearcast.state.timeline import Timeline
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.filters.spatial_atoms import spatial_atoms
+from nearcast.matching.spatial.geometry_sharing import match_within_budget
 from nearcast.model.changes import (
     Change,
     ClientChange,
@@ -30,7 +31,6 @@ from nearcast.model.filter import And, Atom, Entities, Filter, Not, Operator, Or
 from nearcast.model.subscription import Settings
 from nearcast.stages.adapt import adapt, heard_by
 from nearcast.stages.fold import FoldedBatch, StateFold
-from nearcast.stages.geometry_sharing import match_within_budget
 from nearcast.stages.isolation import rejected
 from nearcast.state.fallen_clocks import FallenClocks
 from nearcast.state.registry import Registry

@@ -7,15 +7,18 @@ falls silent by the clock of the channel of its newest report, and lasts by that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
 from nearcast.filters.evaluate import NO_CONTEXT, truth
+from nearcast.filters.spatial_atoms import SpentBudget, spatial_atoms, spent_budget
 from nearcast.filters.truth import Truth
 from nearcast.model.arrays import Floats, Integers
 from nearcast.model.event import Event
+from nearcast.model.filter import Filter
 from nearcast.model.limits import Limits
 from nearcast.model.zone import Zone, ZoneDetection, ZoneLayer
 from nearcast.relations.plain import NONE_OWN, LatestReport, OwnClocks
@@ -63,10 +66,6 @@ class PlainLayer:
         self.shapes = ZoneIndex(self.layer.rule.coordinates)
         self.shapes.set(self.layer.zones)
 
-    def watches(self, event: Event) -> bool:
-        """Whether a report is of somebody who is watched."""
-        return truth(self.layer.rule.of, event, NO_CONTEXT) is True
-
     def measured(self, event: Event) -> bool:
         """Whether a report says where it is in the coordinates of the zones."""
         return event.place is not None and event.place.coordinates == self.layer.rule.coordinates
@@ -106,7 +105,8 @@ class PlainLayer:
 
 class PlainZones:
     """Layers of zones over events, one by one; `known` are the newest reports, by entity. `now` is how far the shared
-    clock has come, `own` those of channels that have one of their own.
+    clock has come, `own` those of channels that have one of their own. `filters` gives those that share the work on
+    the geometries of an event: those of all layers that there are now.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -115,6 +115,7 @@ class PlainZones:
         self.known: dict[str, LatestReport] = {}
         self.layers: dict[str, PlainLayer] = {}
         self.limits = limits or Limits()
+        self.filters: Callable[[], Iterable[Filter]] = lambda: [one.layer.rule.of for one in self.layers.values()]
         self._sequence = 0
 
     def begin(self, events: Iterable[Event]) -> None:
@@ -133,6 +134,16 @@ class PlainZones:
         for layer in self.layers.values():
             found += self._reported(layer, event, moment)
         return found
+
+    def budget(self, event: Event) -> SpentBudget:
+        """How far the work goes that is allowed for the geometries of an event."""
+        return spent_budget(chain.from_iterable(map(spatial_atoms, self.filters())), event, NO_CONTEXT, self.limits)
+
+    def watches(self, layer: PlainLayer, event: Event) -> bool:
+        """Whether a report is of somebody whom a layer watches."""
+        of = layer.layer.rule.of
+        undecided = self.budget(event).undecided if any(spatial_atoms(of)) else ()
+        return truth(of, event, NO_CONTEXT, self.limits, undecided) is True
 
     def _clock(self, channel: str | None) -> int:
         """How far the clock has come by which the events of a channel go."""
@@ -173,7 +184,7 @@ class PlainZones:
     def _reported(self, layer: PlainLayer, event: Event, moment: int) -> Iterator[ZoneTransition]:
         if event.place is None:
             return
-        watched = layer.watches(event) and self.silent_after(layer, event.entity) >= self.clock_of(event.entity)
+        watched = self.watches(layer, event) and self.silent_after(layer, event.entity) >= self.clock_of(event.entity)
         measured = watched and layer.measured(event)
         inside = layer.inside(event, self.limits) if measured else []
         for zone in [*inside, *(zone for one, zone in layer.held if one == event.entity and zone not in inside)]:
@@ -274,7 +285,7 @@ class PlainZones:
     def _is_watched(self, layer: PlainLayer, entity: str) -> bool:
         event = self.known[entity].event
         alive = self.silent_after(layer, entity) >= self.clock_of(entity)
-        return alive and layer.measured(event) and layer.watches(event)
+        return alive and layer.measured(event) and self.watches(layer, event)
 
     def _present(self, layer: PlainLayer, zones: Mapping[str, Zone], moment: int) -> Iterator[ZoneTransition]:
         for entity, known in self.known.items():

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from nearcast.errors import Fault
 from nearcast.matching.matcher import FilterMatcher
+from nearcast.matching.spatial.geometry_sharing import fixed_spatial, selected_within_budget
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.changes import Change, ClockTick, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
 from nearcast.model.columns import EVENTS
@@ -24,6 +25,7 @@ from nearcast.relations.transition_tables import CausingEvents
 from nearcast.state.derived import Cause, StageInput, derived_of
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.repository import NewestEvents, Repository, without_excess
+from nearcast.state.spatial_windows import SpatialWindows
 from nearcast.state.stream_clocks import StreamClocks
 from nearcast.state.timeline import Excess
 from nearcast.zones.presence import LayerPresence, WatchedNow, lifecycle_of
@@ -51,6 +53,7 @@ class ZoneStage:
         self._known = EntityTable()
         self._layers: dict[str, LayerPresence] = {}
         self._filters: FilterMatcher | None = None
+        self._spatial = SpatialWindows()
 
     @property
     def defined(self) -> bool:
@@ -195,7 +198,7 @@ class ZoneStage:
         """Who is watched now, by the newest event of each, and not silent."""
         kind = PLANAR if rule.coordinates == "planar" else GEOGRAPHIC
         live = lifecycle_of(rule).time_to_live
-        selected = FilterMatcher((), [rule.of]).selected(newest)[0] if len(newest) else np.zeros(0, np.bool_)
+        selected = self._selected(rule, newest) if len(newest) else np.zeros(0, np.bool_)
         columns, number = self._known.columns, self._known.numbered(newest)[selected]
         now = self._clocks.values[columns["clock"]]
         there = columns["seen"][number] & (columns["kind"][number] == kind)
@@ -204,6 +207,12 @@ class ZoneStage:
             there &= (heard == NEVER) | (now[number] <= np.where(heard == NEVER, 0, heard) + live)
         number = number[there]
         return WatchedNow(number, columns["x"][number], columns["y"][number], now[number], columns["clock"][number])
+
+    def _selected(self, rule: ZoneRule, newest: pa.Table) -> Flags:
+        """Which events the filter of a rule selects, where it shares the work on geometries with those of others."""
+        others = [layer.rule.of for id, layer in self._layers.items() if id != rule.id]
+        index, spatial = FilterMatcher((), [rule.of]), fixed_spatial([*others, rule.of])
+        return selected_within_budget(index, spatial, newest, self._limits, self._excess)[0]
 
     def _stretches(self, events: pa.Table, start: int, stop: int) -> Iterator[pa.Table]:
         """What happens from one row of a batch to another."""
@@ -229,8 +238,10 @@ class ZoneStage:
     def _transitions(self, reports: ReportTable) -> ToldZones:
         """What is told of a stretch. Raises `TooManyPairs`, with nothing changed."""
         if self._filters is None:
-            self._filters = FilterMatcher((), [layer.rule.of for layer in self._layers.values()])
-        selected: list[Flags] = [flags[reports.row] for flags in self._filters.selected(reports.table)]
+            filters = [layer.rule.of for layer in self._layers.values()]
+            self._filters, self._spatial = FilterMatcher((), filters), fixed_spatial(filters)
+        every = selected_within_budget(self._filters, self._spatial, reports.table, self._limits, self._excess)
+        selected: list[Flags] = [flags[reports.row] for flags in every]
         prepared = [
             layer.evaluate(reports, own, self._limits)
             for layer, own in zip(self._layers.values(), selected, strict=True)

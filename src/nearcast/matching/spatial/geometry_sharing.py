@@ -7,6 +7,7 @@ who matches finds their truths. What a box or a circle around the event's geomet
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -46,7 +47,7 @@ from nearcast.model.limits import Limits
 from nearcast.model.values import Value
 from nearcast.state.previous_values import names_of, values_of
 from nearcast.state.spatial_windows import DecidedGeometries, SpatialWindows
-from nearcast.state.timeline import Environment
+from nearcast.state.timeline import Environment, Excess
 
 MANY = 1 << 26
 """Truths that are kept at once: of more, the events are decided part by part."""
@@ -80,6 +81,27 @@ def match_within_budget(match: Match, events: pa.Table, around: Environment) -> 
         found.append(MatchedPairs(pairs.lanes + pairs.lanes.dtype.type(begin), pairs.groups, pairs.levels))
         begin = end
     return found[0] if len(found) == 1 else MatchedPairs(*map(np.concatenate, zip(*map(_columns, found), strict=True)))
+
+
+def selected_within_budget(
+    index: FilterMatcher, spatial: SpatialWindows, events: pa.Table, limits: Limits, excess: Counter[Excess]
+) -> list[Flags]:
+    """For each condition of an index which events of a table of EVENTS satisfy it, where `spatial` are the atoms with
+    which its own share the work that is allowed for an event. What comes to a limit is counted in `excess`.
+    """
+    around = Environment(limits=limits, spatial=spatial)
+    if not spatial.atoms or not len(events):
+        return index.held(events, around, excess)
+    # Truths are found by ascending sequences; the newest events of all entities are in no order.
+    order = np.argsort(sequences_of(events), kind="stable")
+    ordered: Flags = np.asarray(order[1:] > order[:-1])
+    sorted_ = events if ordered.all() else events.take(pa.array(order))
+    shared = _shared(spatial, limits)
+    found = index.held(sorted_, shared.environment(sorted_, shared.lanes(sorted_, around), around), excess)
+    if sorted_ is events:
+        return found
+    back = np.argsort(order, kind="stable")
+    return [flags[back] for flags in found]
 
 
 def fixed_spatial(filters: Iterable[Filter]) -> SpatialWindows:
