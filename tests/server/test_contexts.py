@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 import pytest
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from nearcast.errors import JournalError
@@ -177,6 +178,31 @@ def test_a_client_that_is_refused_is_told_why_in_any_script() -> None:
             assert closed.value.rcvd and 4404 == closed.value.rcvd.code
 
     run(test)
+
+
+def test_a_client_that_is_gone_before_it_is_refused_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """It is counted as refused like any other."""
+
+    async def test() -> None:
+        async with running() as server:
+            domain, gone = server.service.domain, asyncio.Event()
+
+            async def known(client: str) -> bool:
+                await gone.wait()
+                return False
+
+            domain.known = known  # type: ignore[method-assign]
+            socket = await connect(f"ws{server.url[4:]}/clients/nobody/stream")
+            socket.transport.abort()
+            await socket.wait_closed()
+            # The server's side notices it a moment later.
+            await asyncio.sleep(0.2)
+            gone.set()
+            refused = server.service.metrics.rejected.labels("stream")
+            await until(lambda: refused._value.get())
+
+    run(test)
+    assert [] == [one for one in caplog.records if one.levelname == "ERROR"]
 
 
 def test_messages_for_a_client_that_does_not_read_are_bounded() -> None:

@@ -12,7 +12,7 @@ from tests.simulation.scenario import run
 from tests.simulation.simulated_loop import BEGAN
 from tests.simulation.simulated_system import simulated
 
-KEPT: list[int] = []
+KEPT = [1_012]
 """Seeds that found something once."""
 
 
@@ -47,7 +47,7 @@ def test_threads_of_others_are_no_part_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [*KEPT, *range(1_000, 1_020)])
+@pytest.mark.parametrize("seed", sorted({*KEPT, *range(1_000, 1_020)}))
 def test_nothing_is_wrong_however_a_system_is_disturbed(seed: int) -> None:
     """Events, decisions, deliveries, their order and their ends are those of an undisturbed system."""
     assert [] == run(seed).faults

@@ -91,7 +91,7 @@ async def stream(socket: WebSocket, id: str) -> None:
     refusal = refusal or await _claimed(socket, service, id)
     if refusal:
         service.metrics.rejected.labels("stream").inc()
-        await socket.close(*refusal)
+        await connection.close(*refusal)
         return
     session = service.session_manager.connect(id, connection, "websocket", _holder(socket))
     log.info("client connected client=%s kind=websocket session=%d", id, session.connections)
