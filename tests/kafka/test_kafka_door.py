@@ -16,6 +16,7 @@ from nearcast.kafka.kafka_binding import KafkaMessage, PlainMessages, message_of
 from nearcast.kafka.kafka_brokers import KafkaBrokers
 from nearcast.kafka.kafka_door import KafkaDoor
 from tests.kafka.broker import Broker, broker
+from tests.processes import SECONDS, killed_at_the_end
 from tests.server.conftest import Running, running, unit, until
 
 
@@ -107,16 +108,16 @@ async def pass_through(server: Running, kafka: Broker, count: int) -> None:
     command = [sys.executable, "-m", "nearcast", "connect", "kafka", "--brokers", kafka.address, "--from", "in"]
     command += ["--to", "a=out", "--url", server.url]
     for half in range(2):
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process, killed_at_the_end(process):
             first = half * count // 2
             await kafka.write(*(message_of(unit(f"u{first + n}"), "in", False, ()) for n in range(count // 2)))
-            await until(lambda first=first: len(positions(server)) > first)  # type: ignore[misc]
+            await until(lambda first=first: len(positions(server)) > first, SECONDS)  # type: ignore[misc]
             server.pipeline.decide()
             process.kill()
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        await until(lambda: len(positions(server)) == count)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process, killed_at_the_end(process):
+        await until(lambda: len(positions(server)) == count, SECONDS)
         server.pipeline.decide()
-        await until(lambda: acknowledged(server) == count)
+        await until(lambda: acknowledged(server) == count, SECONDS)
         process.send_signal(signal.SIGTERM)
         said = (await asyncio.to_thread(process.communicate))[1]
     assert 0 == process.returncode and "in → events, a → out" in said, said

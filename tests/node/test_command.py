@@ -10,6 +10,7 @@ from pathlib import Path
 
 import nearcast
 from tests.node.conftest import PORTS
+from tests.processes import killed_at_the_end
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(nearcast.__file__).parents[1])}
 
@@ -45,11 +46,12 @@ def test_two_processes_find_a_situation_together(tmp_path: Path) -> None:
     dry = start(tmp_path / "dry.yaml")
     warm = start(tmp_path / "warm.yaml")
     assert warm.stdout and dry.stdout
-    first = json.loads(warm.stdout.readline())
-    for process in (warm, dry):
-        process.terminate()
-        *_, counts = process.communicate(timeout=60)[0].splitlines()
-        assert (0, True) == (process.returncode, json.loads(counts)["taken"] > 0)
+    with killed_at_the_end(warm, dry):
+        first = json.loads(warm.stdout.readline())
+        for process in (warm, dry):
+            process.terminate()
+            *_, counts = process.communicate(timeout=60)[0].splitlines()
+            assert (0, True) == (process.returncode, json.loads(counts)["taken"] > 0)
     assert ("Fire", "fire", "begin") == (first["situation"], first["rule"], first["phase"])
     assert {"warm", "dry"} == {reading["provider"] for reading in first["readings"]}
     assert all(reading["age"] < 30 for reading in first["readings"])
@@ -89,10 +91,11 @@ def test_a_node_asks_for_a_situation_that_another_process_infers(tmp_path: Path)
         (tmp_path / f"{name}.yaml").write_text(definition.format(port=port))
     watching, inferring = start(tmp_path / "watching.yaml"), start(tmp_path / "inferring.yaml")
     assert watching.stdout and inferring.stdout
-    begun, ended = (json.loads(watching.stdout.readline()) for _ in range(2))
-    for process in (watching, inferring):
-        process.terminate()
-        process.communicate(timeout=60)
+    with killed_at_the_end(watching, inferring):
+        begun, ended = (json.loads(watching.stdout.readline()) for _ in range(2))
+        for process in (watching, inferring):
+            process.terminate()
+            process.communicate(timeout=60)
     assert ("Alarm", "begin", "end") == (begun["situation"], begun["phase"], ended["phase"])
     assert [("Fire", True, "inferring")] == [(one["class"], one["value"], one["provider"]) for one in begun["readings"]]
 

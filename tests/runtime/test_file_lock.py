@@ -12,6 +12,7 @@ import pytest
 
 from nearcast.errors import SetupError
 from nearcast.runtime.file_lock import file_lock, try_lock
+from tests.processes import killed_at_the_end
 
 HOLDING = """
 import sys, time
@@ -39,7 +40,10 @@ def test_another_is_told_who_holds_it_until_the_block_ends(tmp_path: Path) -> No
 def test_a_process_that_is_killed_holds_nothing(tmp_path: Path) -> None:
     """The next one has it at once."""
     path = tmp_path / "lock"
-    with subprocess.Popen([sys.executable, "-c", HOLDING, str(path)], stdout=subprocess.PIPE) as process:
+    with (
+        subprocess.Popen([sys.executable, "-c", HOLDING, str(path)], stdout=subprocess.PIPE) as process,
+        killed_at_the_end(process),
+    ):
         assert process.stdout
         assert b"held\n" == process.stdout.readline()
         with pytest.raises(SetupError, match=rf"process {process.pid}"), file_lock(path, "a", "b", "c"):

@@ -28,6 +28,9 @@ from tests.server.conftest import Running, run, running, until
 from tests.server.test_entrance import NEAR, Stages, moved
 from tests.server.test_restart import Process
 
+SECONDS = 600.0
+"""In which all is held back and killed, though the machine be busy."""
+
 STRUCTURED = {"Content-Type": "application/cloudevents+json"}
 
 
@@ -114,7 +117,7 @@ def test_a_server_that_is_killed_has_lost_nothing_that_it_held_back(tmp_path: Pa
             assert -signal.SIGKILL == await asyncio.to_thread(server.end, signal.SIGKILL)
             server.start()
 
-        async with deciding(stages), Publisher(server.url) as publisher:
+        async with asyncio.timeout(SECONDS), deciding(stages), Publisher(server.url) as publisher:
             for metres in (3.0, 100.0) * 2:
                 killing = None
                 while killing is None or not killing.done():

@@ -117,7 +117,7 @@ def test_killing_the_server_again_and_again_loses_and_repeats_nothing(tmp_path: 
             server.start()
             await server.healthy()
         positions = await publishing
-        await until(lambda: all(len(one) >= 600 for one in found.values()), 30.0)
+        await until(lambda: all(len(one) >= 600 for one in found.values()), 180.0)
         await until(lambda: len(_outcomes(journal)) == 1_200)
         for task in tasks:
             task.cancel()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from nearcast.cli.system import free_port
+from tests.processes import killed_at_the_end
 
 pytestmark = pytest.mark.faults
 
@@ -56,6 +57,9 @@ def up(data: Path) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.terminate()
+            # Parts that a supervisor leaves behind end themselves.
+            with killed_at_the_end(process):
+                process.wait()
 
 
 def test_the_parts_of_a_supervisor_that_was_killed_end_and_another_can_start(tmp_path: Path) -> None:
