@@ -238,6 +238,14 @@ def _reports_through(reports: ReportTable, own: Flags) -> Integers:
 
 def _may_exceed(shards: Sequence[ShardEffects], number: int, limits: Limits) -> bool:
     """Whether a relation might come beyond its limits, if all began that may, and nothing ended."""
+    # There are hardly more rows than hold or may begin, of all relations: mostly that says enough, and costs less.
+    if sum(pairs.length for pairs, _, _ in shards) <= limits.relation_pairs:
+        sides = [np.bincount(pairs[side]) for pairs, _, _ in shards for side in ("a", "b")]
+        counts = np.zeros(max(map(len, sides)), np.int64)
+        for own in sides:
+            counts[: len(own)] += own
+        if int(counts.max(initial=0)) <= limits.relation_partners:
+            return False
     a, b = [], []
     for pairs, which, effects in shards:
         holding = pairs["held"].copy()

@@ -83,6 +83,9 @@ class PairStanding(NamedTuple):
 MOST_PAIRS = 250_000
 """Pairs that a stretch of several reports looks at, each as often as one of the two reports: about 200 bytes each."""
 
+FITTING = 0.9
+"""What part of `MOST_PAIRS` a stretch is to look at, by what the one before it did."""
+
 MOST_PRESENT = 4_000_000
 """Pairs that are looked at when a relation is defined."""
 
@@ -103,6 +106,7 @@ class PairRelations:
         self._values: dict[int, Values] = {}
         self.limits = Limits()
         self.excess: Counter[Excess] = Counter()
+        self.looks = 0
 
     def copy(self, known: EntityTable) -> PairRelations:
         """The same relations, which go on by themselves, over a copy of what is known; none is defined there or ends,
@@ -165,10 +169,12 @@ class PairRelations:
             self.limits, self._boxes = limits, None
 
     def transitions(self, reports: ReportTable) -> list[ToldPairs]:
-        """What a stretch tells; entities are not updated yet.
+        """What a stretch tells; entities are not updated yet. `looks` is how often it looks at pairs then, as far as
+        that was counted.
 
         Raises `TooManyPairs`, with nothing changed, for a stretch of several rows that looks at too many pairs.
         """
+        self.looks = 0
         if not self.rules.by_id:
             return []
         members = self._members_over(reports)
@@ -180,9 +186,9 @@ class PairRelations:
         limited = {rule.number: Looks(self.limits.relation_looks, self.known) for rule in self.rules.open.values()}
         near = self._near(reports, members, boxes, limited)
         concerned = [shard.concerned(view) for shard in self.shards]
-        looks = sum(shard.evaluations(view, own) for shard, own in zip(self.shards, concerned, strict=True))
-        looks += sum(int(reports.counts[side].sum()) for own in near for _, pairs in own for side in pairs)
-        if looks > MOST_PAIRS and reports.parts > 1:
+        self.looks = sum(shard.evaluations(view, own) for shard, own in zip(self.shards, concerned, strict=True))
+        self.looks += sum(int(reports.counts[side].sum()) for own in near for _, pairs in own for side in pairs)
+        if self.looks > MOST_PAIRS and reports.parts > 1:
             raise TooManyPairs
         self._count_unread(boxes, reports, first=reports.known)
         every_shard = zip(self.shards, near, concerned, strict=True)
@@ -299,6 +305,11 @@ class PairRelations:
         self._boxes.append(len(self.known) - self._boxes.length)
         for name, value in zip(BOX, box, strict=True):
             self._boxes[name][number] = value
+
+    def fitting(self, rows: int) -> int:
+        """How many rows may be a stretch where so many looked as often at pairs as the last stretch did."""
+        # What comes next may look more often: cutting it again costs as much as what is saved.
+        return max(1, int(rows * FITTING * MOST_PAIRS / max(1, self.looks)))
 
     def set_clocks(self) -> None:
         """Lets every pair go by the clocks by which its entities go now, those being others."""

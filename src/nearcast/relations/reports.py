@@ -78,6 +78,18 @@ class GrowableTable:
             self._columns[name][count : self.length] = value
         self.length = count
 
+    def drop(self, rows: npt.NDArray[np.intp]) -> None:
+        """Drops some rows, ascending; the last ones come in their place, so that only few are moved."""
+        count = self.length - len(rows)
+        there = np.ones(len(rows), np.bool_)
+        there[rows[rows >= count] - count] = False
+        last, free = count + np.flatnonzero(there), rows[rows < count]
+        for name, value in self._fill.items():
+            column = self[name]
+            column[free] = column[last]
+            column[count:] = value
+        self.length = count
+
     def chosen(self, rows: npt.NDArray[np.intp]) -> GrowableTable:
         """Some rows, as a table of their own."""
         found = GrowableTable(self._fill)

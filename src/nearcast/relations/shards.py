@@ -107,7 +107,7 @@ class Shard:
         """
         before = self.pairs.length
         for rule, pairs in near:
-            self._add(rule, pairs, view.known.names)
+            self._add(rule, pairs, concerned, view.known.names)
         # Each of the new ones has one that reports.
         which = np.concatenate([concerned, np.arange(before, self.pairs.length)])
         evaluate = PredicateEvaluator(
@@ -130,10 +130,12 @@ class Shard:
             self.drop(view.rules)
         return found
 
-    def _add(self, rule: PairRule, near: Pairs, names: Sequence[str]) -> None:
-        """Adds rows for the pairs that have none."""
+    def _add(self, rule: PairRule, near: Pairs, concerned: Integers, names: Sequence[str]) -> None:
+        """Adds rows for the pairs that have none: each has one that reports, so it is among those that are concerned if
+        it has one.
+        """
         a, b = near
-        own = np.flatnonzero(self.pairs["rule"] == rule.number)
+        own = concerned[self.pairs["rule"][concerned] == rule.number]
         kept = _keys(rule, self.pairs["a"][own], self.pairs["b"][own])
         # Ordered, both are walked through side by side; by chance, every look-up would miss the processor's caches.
         kept.sort()
@@ -195,7 +197,7 @@ class Shard:
         """Forgets pairs that do not hold, unless they are named."""
         kept = self.pairs["held"] | rules.named[self.pairs["rule"]]
         if not kept.all():
-            self.pairs.keep(kept)
+            self.pairs.drop(np.flatnonzero(~kept))
 
     def forget(self, gone: Flags) -> GrowableTable:
         """Ends what holds with some entities, by number; gives it."""

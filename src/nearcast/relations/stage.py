@@ -421,15 +421,15 @@ class RelationStage:
                 try:
                     found = self._transitions(reports)
                 except TooManyPairs:
-                    self._step = max(1, min(self._step, stop - start) // 4)
+                    self._step = max(1, min((stop - start) // 2, self._pairing.fitting(stop - start)))
                     continue
                 found = _Told([*told.pairs, *found.pairs], [*told.others, *found.others])
                 told = _Told()
                 yield from self._told(found, own.causes, node, reports)
                 self._known.update(reports)
                 self._clocks.set_to(reports.ends)
+                self._step = min(STRETCH, 2 * self._step, self._pairing.fitting(stop - start))
                 start = stop
-                self._step = min(STRETCH, 2 * self._step)
 
     def forget(self, entities: Collection[str]) -> None:
         """Forgets entities; what ends by that is told with the next event."""

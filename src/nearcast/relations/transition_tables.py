@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.columns import ATTRIBUTE, EVENTS, TIME, entered_events, to_table
 from nearcast.model.relation import RELATION_EVENT, RELATIONS
-from nearcast.model.values import time_of, time_text
+from nearcast.model.values import may_be_time, time_of, time_text
 from nearcast.relations.reports import GEOGRAPHIC, NOWHERE, PLANAR, WindowChanges, micros_of, moment_of
 from nearcast.relations.told_pairs import NO_REASON, AtRow, PlaceColumns, ToldPairs
 from nearcast.relations.transition_events import DETECTIONS, REASON_NAMES, escaped_name, transition_event
@@ -184,45 +185,54 @@ class _PairWriter:
         self._sequences, self._relation = np.unique(pairs.sequence, return_inverse=True)
         self._ids = [pairs.relations[number] for number in self._sequences.tolist()]
         self._since, self._started_at = np.unique(pairs.started_at, return_inverse=True)
-        since = [moment_text(one) for one in self._since.tolist()]
-        paths = [escaped_name(name) for name in pairs.names]
-        names = [json_text(name) for name in pairs.names]
-        # A text is escaped character by character, so its parts are.
-        within = [json_text(path)[1:-1] for path in paths]
+        since, names = moment_texts(self._since), pairs.names
+        paths = _escaped_names(names)
+        within = _json_within(names)
         begins = [f"{escaped_name(id)}/" for id in self._ids]
         said = [f'{json_text(id)},"detect":"{detect}","a":' for id in self._ids for detect in DETECTIONS]
         reasons = [*(f',"reason":"{name}"' for name in REASON_NAMES), ""]
         parts = {
             "begin": begins,
             "path": paths,
-            "json_begin": [json_text(path)[1:-1] for path in begins],
-            "json_path": within,
+            # A text is escaped character by character, so its parts are.
+            "json_begin": _json_within(begins),
+            "json_path": within if paths is names else _json_within(paths),
             "said": said,
-            "a": names,
-            "b": [f',"b":{name}' for name in names],
             "since": [f',"since":"{text}"' if text else "" for text in since],
             "reason": [f"{reason}{present}" for reason in reasons for present in _PRESENTS],
-            **self._places(),
         }
-        self._parts = {name: pa.array(texts, pa.string()) for name, texts in parts.items()}
+        self._parts = {name: pa.array(texts, pa.string()) for name, texts in parts.items()} | self._places()
+        written = pa.array(within, pa.string())
+        self._parts |= {"a": _joined('"', written, '"'), "b": _joined(',"b":"', written, '"')}
         # The pool of texts: what has few values first, so that its places are known.
-        pool = ["1.0", *DETECTIONS, *REASON_NAMES, *self._ids, *since, *pairs.names]
-        self._pool = pa.array(pool, pa.string())
-        self._moments = pa.array([time_of(text) for text in pool], TIME)
-        firsts = np.cumsum([0, 1, len(DETECTIONS), len(REASON_NAMES), len(self._ids), len(since)]).tolist()
-        _, self._first_detect, self._first_reason, self._first_id, self._first_since, self._first_name = firsts
+        texts = [["1.0"], DETECTIONS, REASON_NAMES, self._ids, since, names]
+        self._pool = pa.array([*chain(*texts)], pa.string())
+        firsts = np.cumsum([0, *map(len, texts)]).tolist()
+        _, self._first_detect, self._first_reason, self._first_id, self._first_since, self._first_name, _ = firsts
+        moments = np.full(len(self._pool), NEVER)
+        for first, own in ((self._first_id, self._ids), (self._first_name, names)):
+            for at in [at for at, text in enumerate(own) if may_be_time(text)]:
+                moments[first + at] = micros_of(time_of(own[at]))
+        moments[self._first_since : self._first_name] = self._since
+        self._moments = _times(moments)
 
-    def _places(self) -> dict[str, list[str]]:
+    def _places(self) -> dict[str, pa.StringArray]:
         """Of each place its coordinates as they stand in an event: for side a, for side b, and of the event itself."""
-        numbers = [_numbers(column) for column in self._pairs.places[1:]]
-        heights = ~np.isnan(self._pairs.places.z)
-        found = []
-        columns = zip(self._pairs.places.kind.tolist(), heights.tolist(), *numbers, strict=True)
-        for kind, high, *values in columns:
-            named = zip(SPACES.get(kind, ()), values if high else values[:2], strict=False)
-            found.append(",".join(f'"{name}":{value}' for name, value in named))
-        sides = {f"{side}_place": [f',"{side}_position":{{{one}}}' if one else "" for one in found] for side in "ab"}
-        return {**sides, "tail": [f",{one}}}}}" if one else "}}" for one in found]}
+        places = self._pairs.places
+        x, y, z = (pa.array(_numbers(column), pa.string()) for column in places[1:])
+        high, found = ~np.isnan(places.z), pa.repeat(pa.scalar("", pa.string()), len(places.x))
+        for kind, (lon, lat, alt) in SPACES.items():
+            own = places.kind == kind
+            for which, height in ((own & ~high, ()), (own & high, (f',"{alt}":', z))):
+                if which.any():
+                    written = _joined(f'"{lon}":', x, f',"{lat}":', y, *height)
+                    found = written if which.all() else pc.if_else(pa.array(which), written, found)
+        there = places.kind != NOWHERE
+        texts = {f"{side}_place": (f',"{side}_position":{{', "}", "") for side in "ab"} | {"tail": (",", "}}", "}}")}
+        return {
+            name: pc.if_else(pa.array(there), _joined(begin, found, end), nowhere)
+            for name, (begin, end, nowhere) in texts.items()
+        }
 
     def table(self, which: Integers, part: Integers) -> pa.Table:
         """The events about some of the pairs, which have these parts."""
@@ -259,7 +269,7 @@ class _PairWriter:
     ) -> EventTexts:
         """Ids, subjects and payloads."""
         times, when = np.unique(moment, return_inverse=True)
-        written = [f',"time":"{text}"' if (text := moment_text(one)) else "" for one in times.tolist()]
+        written = [f',"time":"{text}"' if text else "" for text in moment_texts(times)]
         apart, which = np.unique(np.where(metres[1], metres[0], np.nan), return_inverse=True)
         distances = [
             "" if known else f',"distance":{metre}'
@@ -415,6 +425,25 @@ def json_text(text: str) -> str:
 def _numbers(values: npt.NDArray[np.float64]) -> list[str]:
     """Numbers as JSON has them."""
     return orjson.dumps(values.tolist()).decode()[1:-1].split(",") if len(values) else []
+
+
+def _json_within(texts: Sequence[str]) -> Sequence[str]:
+    """Texts as they stand within a JSON text."""
+    # Mostly nothing is escaped, which one look at all of them says.
+    return texts if b"\\" not in orjson.dumps(list(texts)) else [json_text(text)[1:-1] for text in texts]
+
+
+def _escaped_names(names: Sequence[str]) -> Sequence[str]:
+    """Each as `escaped_name` has it."""
+    together = "".join(names)
+    return names if "%" not in together and "/" not in together else [escaped_name(name) for name in names]
+
+
+def moment_texts(micros: Integers) -> list[str]:
+    """Each as `moment_text` has it."""
+    texts = np.datetime_as_string(np.where(micros == NEVER, 0, micros).view("M8[us]")).tolist()
+    columns = zip(texts, (micros % 1_000_000 == 0).tolist(), (micros == NEVER).tolist(), strict=True)
+    return ["" if unknown else f"{text[:19] if whole else text}Z" for text, whole, unknown in columns]
 
 
 def moment_text(micros: int) -> str:
