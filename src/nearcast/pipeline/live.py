@@ -21,11 +21,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from nearcast.journal.locations import Location, journal_at
 from nearcast.journal.seam import Journal
-from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS
+from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS, are_control
 from nearcast.pipeline.executors.cluster_session import cluster_session
 from nearcast.pipeline.follower import Follower
 from nearcast.pipeline.journal_retention import RetentionThread
@@ -90,6 +91,11 @@ class PipelineConfig:
     renewed_after: int = RENEWED_AFTER
     metrics_host: str = "127.0.0.1"
     spark_properties: Path | None = None
+
+
+MANY = 2_000
+"""Derived events from which on what they are delivered to is written before more is decided: nobody waits for all that
+follows from a crowd. Writing costs some milliseconds, about as much as fifty of them."""
 
 
 class BatchDecider:
@@ -157,12 +163,19 @@ class BatchDecider:
         began, refused, late = time.perf_counter(), self.follower.refused, self.follower.known.repository.late
         forgotten = self.follower.known.forgotten
         # So that a batch that nobody gets has a schema too.
-        tables = [DELIVERIES.empty_table()]
+        tables, delivered = [DELIVERIES.empty_table()], 0
         spreader, spread = self._spreader, self._config.spread
+        # What stages refuse of control events is known, and written, only when all is decided.
+        alone = not pc.any(are_control(events)).as_py()
         for batch in self.follower.fold_events(events, through):
             # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
-            self._keep_derived(batch)
+            derived = self._keep_derived(batch)
             tables.append(submit_batch(batch, spreader, after, through, spread=spread)())
+            position = batch.events.column("position")[-1].as_py() if derived >= MANY and alone else through
+            if position < through:
+                deliveries = pa.concat_tables(tables)
+                self._journal.commit_range("deliveries", deliveries, position)
+                tables, delivered = tables[:1], delivered + len(deliveries)
             self._excess.report(batch.around.excess)
             where = "executors" if spreader and is_spread(batch, spread) else "driver"
             self._metrics.batches.labels(where).inc()
@@ -180,16 +193,19 @@ class BatchDecider:
         self._metrics.forgotten.inc(self.follower.known.forgotten - forgotten)
         self._metrics.entities.set(self.follower.known.repository.entities)
         self._metrics.entity_bytes.set(self.follower.known.repository.bytes)
-        self._count(through, through - after, len(deliveries))
+        self._count(through, through - after, delivered + len(deliveries))
         self._metrics.seconds.labels("decide").observe(judged - began)
         self._metrics.seconds.labels("write").observe(time.perf_counter() - judged)
 
-    def _keep_derived(self, batch: FoldedBatch) -> None:
-        """Writes what was derived, before the deliveries that tell of it; where it is there already nothing changes."""
+    def _keep_derived(self, batch: FoldedBatch) -> int:
+        """Writes what was derived, before the deliveries that tell of it; where it is there already nothing changes.
+        How many events that is.
+        """
         derived = derived_of(batch.events)
         if len(derived):
             self._journal.commit_range("derived", derived, derived.column("position")[-1].as_py())
             self._metrics.derived.inc(len(derived))
+        return len(derived)
 
     def _keep_standings(self, through: int) -> None:
         """Writes how guarded relations stand now, where that changed: access servers make guards of it.

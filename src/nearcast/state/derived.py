@@ -85,8 +85,10 @@ class DerivingStage(Protocol):
 AT_ONCE = 2_000
 """Derived events that become columns together: as objects they take several times as much memory."""
 
-DERIVED = 8_192
-"""Derived events that are in memory together, about: one or two kilobytes each. Those of one event always are."""
+DERIVED = 4_096
+"""Derived events that are in memory together, about: one or two kilobytes each. Those of one event always are. So many
+are decided within some 50 milliseconds.
+"""
 
 
 def in_tables(derived: Iterable[Event | pa.Table]) -> Iterator[pa.Table]:
