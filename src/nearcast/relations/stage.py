@@ -48,7 +48,7 @@ from nearcast.relations.sides import sees_derived, sides_of
 from nearcast.relations.told_pairs import AtRow, ToldPairs, joined_told
 from nearcast.relations.transition_events import Transition
 from nearcast.relations.transition_tables import CausingEvents, ReportRows, transition_tables
-from nearcast.state.derived import At, Cause, StageInput, derived_of, in_tables, merge_tables
+from nearcast.state.derived import At, Cause, StageInput, has_derived, in_tables, merge_tables
 from nearcast.state.lateness import FOREVER
 from nearcast.state.repository import NewestEvents, Repository, without_excess
 from nearcast.state.stream_clocks import SHARED_NAME, StreamClocks, types_of
@@ -165,7 +165,7 @@ class RelationStage:
         self._limit(stage_input.excess)
         if self._by_channel and not self._clocks.are_of(stage_input.registry.settings.channels):
             self._set_channels(stage_input)
-        if self._relations and len(derived_of(events)):
+        if self._relations and has_derived(events):
             events = events.filter(pc.equal(events.column("part"), 0))
         if not self._relations and not any(self._concerns(change) for _, change in stage_input.changes):
             # The clock goes on for what is defined later.

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
+from weakref import ref
 
 import numpy as np
 import orjson
@@ -199,10 +200,23 @@ def merge_derived(events: pa.Table, derived: Iterable[Event | pa.Table]) -> pa.T
     parts = _parts(added.column("position").to_numpy(), taken)
     column = added.schema.get_field_index("part")
     added = added.set_column(column, added.schema.field(column), pa.array(parts, pa.int32()))
-    return _interleaved(events, added)
+    found = _interleaved(events, added)
+    # What one event causes may be very much, and is not to stay in memory for this.
+    if not len(taken) and len(added) <= 2 * DERIVED:
+        _MERGED.last = ref(found), added
+    return found
 
 
-FEW = 100
+class _Merged:
+    """The last table with derived events that was made, and these alone: choosing them once more would copy them."""
+
+    last: tuple[ref[pa.Table], pa.Table] | None = None
+
+
+_MERGED = _Merged()
+
+
+FEW = 32
 """Derived events of an event on average from which on tables are put together from slices: `take` is slower then."""
 
 
@@ -216,12 +230,21 @@ def _interleaved(events: pa.Table, added: pa.Table) -> pa.Table:
     cut = zip(first.tolist(), np.append(first[1:], len(other)).tolist(), strict=True)
     slices = [added.slice(start, stop - start) for start, stop in cut]
     rows = (events.slice(number, 1) for number in range(len(events)))
-    return pa.concat_tables([slices[0], *(one for both in zip(rows, slices[1:], strict=True) for one in both)])
+    found = pa.concat_tables([slices[0], *(one for both in zip(rows, slices[1:], strict=True) for one in both)])
+    # As one piece, for whatever looks at it looks piece by piece; but what one event causes may be very much.
+    return found.combine_chunks() if len(added) <= 2 * DERIVED else found
 
 
 def derived_of(events: pa.Table) -> pa.Table:
     """Those rows of a table of EVENTS that are derived."""
-    return events.filter(pc.greater(events.column("part"), 0))
+    if _MERGED.last is not None and _MERGED.last[0]() is events:
+        return _MERGED.last[1]
+    return events.filter(pc.greater(events.column("part"), 0)) if has_derived(events) else events.schema.empty_table()
+
+
+def has_derived(events: pa.Table) -> bool:
+    """Whether some rows of a table of EVENTS are derived."""
+    return bool((events.column("part").to_numpy() > 0).any())
 
 
 def _parts(

@@ -22,7 +22,7 @@ from nearcast.relations.evaluations import TooManyPairs
 from nearcast.relations.plain import cause_at
 from nearcast.relations.reports import GEOGRAPHIC, PLANAR, EntityTable, ReportTable
 from nearcast.relations.transition_tables import CausingEvents
-from nearcast.state.derived import Cause, StageInput, derived_of
+from nearcast.state.derived import Cause, StageInput, has_derived
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.repository import NewestEvents, Repository, without_excess
 from nearcast.state.spatial_windows import SpatialWindows
@@ -79,7 +79,7 @@ class ZoneStage:
         if not self._layers and not concerning:
             return
         events = without_excess(stage_input.events, self._limits.entity_bytes)
-        if len(derived_of(events)):
+        if has_derived(events):
             events = events.filter(pc.equal(events.column("part"), 0))
         newest = NewestReportsThen(stage_input.repository, events)
         done, positions = 0, events.column("position").to_numpy()
