@@ -69,7 +69,7 @@ KEPT: dict[str, tuple[object, str, str]] = {
         PairRelations(EntityTable()),
         "rules known _members _newest shards admission",
         # Values follow from the windows.
-        "_index _boxes limits excess _asked _values",
+        "_index _boxes limits excess looks _asked _values",
     ),
     "EntityWindows": (
         EntityWindows(EntityTable()),
