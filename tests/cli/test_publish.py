@@ -36,7 +36,8 @@ async def started(server: Running, *words: str | Path, stdin: int | None = None)
 
 async def ended(process: Process) -> tuple[int | None, str, list[str]]:
     """The exit code, and what was said."""
-    said, complained = await process.communicate()
+    async with asyncio.timeout(180):
+        said, complained = await process.communicate()
     return process.returncode, said.decode(), complained.decode().splitlines()
 
 

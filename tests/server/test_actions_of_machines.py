@@ -55,7 +55,8 @@ class Machine:
     async def leads(self) -> None:
         """Returns when it begins to follow the log."""
         assert self.process.stdout
-        assert "leads\n" == await asyncio.to_thread(self.process.stdout.readline)
+        async with asyncio.timeout(120):
+            assert "leads\n" == await asyncio.to_thread(self.process.stdout.readline)
 
     def end(self) -> None:
         self.process.kill()
