@@ -47,6 +47,22 @@ def prepared(
     return registry, entered_events(numbered, node)
 
 
+def test_a_side_that_the_work_for_an_event_did_not_suffice_for_says_so() -> None:
+    """With its place among the atoms of the sides of all relations; with room for all it is of its side."""
+    area = {"type": "Polygon", "coordinates": [[[0, 0], [7, 0], [7, 7], [0, 7], [0, 0]]]}
+    many = "S_INTERSECTS(geom, POLYGON((0 0, 8 0, 8 8, 4 9, 0 8, 0 0)))"
+    relations = [{**CLOSE, "a": many}, {**CLOSE, "id": "others", "a": "S_INTERSECTS(geom, BBOX(0, 0, 9, 9))"}]
+    events = [bus(n, name, None, n) | {"data": {"geom": area}} for n, name in enumerate("uv", 1)]
+    for limits, holds in (({}, True), ({"event_geometry_work": 1_000}, False)):
+        registry, table = prepared(CLOSE, events, relations=relations, limits=limits)
+        one = pair_finding(lambda table=table: [table], registry, "close", ("u", "v"), None)
+        assert (holds, holds) == (one.holds, one.a.member)
+    assert [
+        "u is not of side a: comparing the event's geometries takes more than 1,000 units of work for all filters"
+        " together (limit event_geometry_work): it is number 2 of 2 atoms, fewest corners first, and 1 are decided"
+    ] == list(one.reasons)
+
+
 report = st.tuples(
     st.sampled_from(["u", "v", "w"]),
     st.sampled_from([0, 60, 105, 150, None]),

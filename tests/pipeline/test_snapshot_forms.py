@@ -69,7 +69,7 @@ KEPT: dict[str, tuple[object, str, str]] = {
         PairRelations(EntityTable()),
         "rules known _members _newest shards admission",
         # Values follow from the windows.
-        "_index _boxes limits excess looks _asked _values",
+        "_index _spatial _boxes limits excess looks _asked _values",
     ),
     "EntityWindows": (
         EntityWindows(EntityTable()),
@@ -81,9 +81,10 @@ KEPT: dict[str, tuple[object, str, str]] = {
     "PairAdmission": (PairAdmission(), "crowded rooms", ""),
     "PairRules": (PairRules(), "by_id filters", "all open general over_time columns _numbers"),
     "GatheringStates": (GatheringStates(EntityTable()), "by_id _listed _known", "_indices _flags limits excess"),
-    "EventwiseRelations": (EventwiseRelations(), "now known _states", "own lists limits excess windows _spans"),
+    # With the relations that it has in a stage no filters share work, so of sides nothing is kept.
+    "EventwiseRelations": (EventwiseRelations(), "now known _states", "own lists limits excess windows sides _spans"),
     "EntityTable": (EntityTable(), "names columns", "numbers"),
-    "ZoneStage": (ZoneStage(), "_clocks _sequence _gone _known _layers", "_limits _excess _step _filters"),
+    "ZoneStage": (ZoneStage(), "_clocks _sequence _gone _known _layers", "_limits _excess _step _filters _spatial"),
     # Zones and rules are the registry's, shapes and trees are made of them.
     "LayerPresence": (
         LayerPresence(ZoneLayer(ZoneRule("z", Atom("type", Operator.EQ, "t"))), 1, EntityTable()),

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from nearcast.errors import Fault
 from nearcast.explain.step_clocks import StepClocks
-from nearcast.filters.evaluate import NO_CONTEXT, atom_truths, truth
+from nearcast.filters.evaluate import NO_CONTEXT, atom_truths
+from nearcast.filters.spatial_atoms import spatial_atoms
 from nearcast.filters.truth import Truth
 from nearcast.geo.distance import distance
 from nearcast.model.changes import (
@@ -41,7 +42,7 @@ from nearcast.relations.pairs import PairStanding
 from nearcast.relations.plain import EventwiseRelations, LatestReport, cause_at, is_older
 from nearcast.relations.predicate import RelationPredicate, is_symmetric, side_aggregates, widened
 from nearcast.relations.reports import moment_of
-from nearcast.relations.sides import sees_derived
+from nearcast.relations.sides import sees_derived, sides_of
 from nearcast.relations.stage import Lane, lane_of
 from nearcast.relations.transition_events import Transition
 from nearcast.relations.transitions import deadline, micros
@@ -195,7 +196,7 @@ class _PairPast:
         self.id, self.others = id, dict[str, Relation]()
         self._last, self._node = last, last.node if last else None
         self._lane: Lane | None = None
-        self._relations = EventwiseRelations()
+        self._relations = self._beginning()
         self._position = 0
         # As all has it that came at the node, and as this lane has it.
         self._clocks, self._lane_clocks = StepClocks(), StepClocks()
@@ -204,6 +205,19 @@ class _PairPast:
         self._waiting: list[tuple[int, int, Event]] = []
         self._told: deque[tuple[int, Transition]] = deque(maxlen=TOLD)
         self._other_nodes: dict[str, str] = {}
+
+    def _beginning(self) -> EventwiseRelations:
+        """Relations as a lane begins with them."""
+        found = EventwiseRelations()
+        # Only one of them is followed, but the filters of all share the work on geometries.
+        found.sides.others = self._filters_of_others
+        return found
+
+    def _filters_of_others(self) -> Iterator[Filter]:
+        pairs = (one for one in self.others.values() if isinstance(one.about, Pair) and not sees_derived(one))
+        for relation in pairs:
+            if self._lane is not None and self._lane_of(relation) == self._lane:
+                yield from (side.filter for side in sides_of(relation) if isinstance(side, Matching))
 
     @property
     def relation(self) -> Relation | None:
@@ -311,7 +325,7 @@ class _PairPast:
         if lane == self._lane:
             return
         self._lane, self._waiting, before = lane, [], self._relations
-        self._relations = EventwiseRelations()
+        self._relations = self._beginning()
         self._relations.limits, self._relations.lists = before.limits, before.lists
         # The relations of all nodes that await nothing follow the clocks also while there are none.
         following = lane is None or lane[:2] == (None, 0)
@@ -406,11 +420,21 @@ class _PairPast:
             return SideFinding(entity, known.event, side.entity == entity, (), silent)
         assert isinstance(side, Matching)
         limits = self._relations.limits
-        found = atom_truths(side.filter, known.event, NO_CONTEXT, limits)
+        spatial = any(spatial_atoms(side.filter))
+        undecided = self._relations.sides.budget(known.event, limits).undecided if spatial else ()
+        found = atom_truths(side.filter, known.event, NO_CONTEXT, limits, undecided)
         conditions = tuple(PredicateFinding(atom, own, own, _read(atom, known.event)) for atom, own in found)
-        return SideFinding(
-            entity, known.event, truth(side.filter, known.event, NO_CONTEXT, limits) is True, conditions, silent
-        )
+        selects = self._relations.sides.selects(side.filter, known.event, limits)
+        return SideFinding(entity, known.event, selects, conditions, silent)
+
+    def _beyond(self, side: SideFinding) -> str:
+        """Why an atom of a side's filter is not decided, where the work for the event did not suffice."""
+        assert side.report is not None, "it was heard of"
+        if not any(any(spatial_atoms(one.atom)) for one in side.conditions):
+            return ""
+        budget = self._relations.sides.budget(side.report, self._relations.limits)
+        reasons = (budget.reason(one.atom) for one in side.conditions)
+        return next((f": {one}" for one in reasons if one), "")
 
     def _reasons(
         self,
@@ -428,7 +452,7 @@ class _PairPast:
                 where = f", only at {elsewhere}, and the relation is local to {relation.node}" if elsewhere else ""
                 yield f"{side.entity} was not heard of{where}"
             elif not side.member:
-                yield f"{side.entity} is not of side {name}"
+                yield f"{side.entity} is not of side {name}{self._beyond(side)}"
             elif side.silent_since is not None:
                 yield f"{side.entity} was silent for longer than time_to_live, {relation.time_to_live:g} s"
         if all(side.report is not None for side in sides):

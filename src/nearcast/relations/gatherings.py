@@ -18,8 +18,10 @@ import pyarrow as pa
 from nearcast.geo.distance import distance
 from nearcast.geo.dynamic_index import SpatialHash, level_of
 from nearcast.matching.matcher import FilterMatcher
+from nearcast.matching.spatial.geometry_sharing import fixed_spatial, selected_within_budget
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Place
+from nearcast.model.filter import Filter
 from nearcast.model.limits import Limits
 from nearcast.model.relation import Detection, Gathering, ListMembers, Matching, Relation
 from nearcast.relations.reports import EntityTable, ReportTable, micros_of, moment_of
@@ -329,7 +331,7 @@ class GatheringStates:
             case Matching(filter):
                 self._indices[relation.id] = FilterMatcher((), [filter])
                 table = newest()
-                inside = self._indices[relation.id].selected(table, self.limits, self.excess)[0]
+                inside = self._selected(filter, relation.id, table)
                 self._join(crowd, self._known.numbered(table)[inside].tolist(), now)
             case ListMembers(client, name):
                 self._listed[relation.id] = frozenset(lists.get(client, {}).get(name, ()))
@@ -424,9 +426,15 @@ class GatheringStates:
     def _inside(self, id: str, reports: ReportTable) -> Flags:
         """Of each report that counts whether it makes its entity one of the crowd."""
         if id in self._indices:
-            flags: Flags = self._indices[id].selected(reports.table, self.limits, self.excess)[0][reports.row]
-            return flags
+            among = self.by_id[id].about.among
+            assert isinstance(among, Matching), "an index is of a filter"
+            return self._selected(among.filter, id, reports.table)[reports.row]
         return self._listed_flags(id)[reports.entity]
+
+    def _selected(self, filter: Filter, id: str, table: pa.Table) -> Flags:
+        """Which events the filter of a gathering selects."""
+        spatial = fixed_spatial([filter])
+        return selected_within_budget(self._indices[id], spatial, table, self.limits, self.excess)[0]
 
     def _listed_flags(self, id: str) -> Flags:
         """Of each entity that is known whether it is in a gathering's list: only new ones are looked up."""

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from nearcast.errors import Fault
 from nearcast.matching.matcher import FilterMatcher
+from nearcast.matching.spatial.geometry_sharing import fixed_spatial, selected_within_budget
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.event import Event
 from nearcast.model.filter import Filter
@@ -62,6 +63,7 @@ from nearcast.relations.transition_events import CAUSED, EXPIRED
 from nearcast.relations.transitions import FALLS_SILENT, REMOVED, deadlines, tells_exit
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.spatial_windows import SpatialWindows
 from nearcast.state.stream_clocks import StreamClocks
 from nearcast.state.timeline import Excess
 
@@ -100,6 +102,7 @@ class PairRelations:
         self._members: dict[int, GrowableTable] = {}
         self._newest: dict[int, Event] = {}
         self._index: FilterMatcher | None = None
+        self._spatial = SpatialWindows()
         self.admission = PairAdmission()
         self._boxes: GrowableTable | None = None
         self._asked: Mapping[int, Sequence[tuple[str, int, int]]] = {}
@@ -209,8 +212,8 @@ class PairRelations:
             return {}
         # Compiled once for all filters in use; a new or ended relation lets it go.
         if self._index is None:
-            self._index = FilterMatcher((), list(self.rules.filters))
-        found = self._index.selected(reports.table, self.limits, self.excess)
+            self._index, self._spatial = FilterMatcher((), list(self.rules.filters)), fixed_spatial(self.rules.filters)
+        found = selected_within_budget(self._index, self._spatial, reports.table, self.limits, self.excess)
         members = {
             number: np.concatenate([self._base(number), flags[reports.row]])
             for number, flags in zip(self.rules.filters.values(), found, strict=True)
@@ -408,7 +411,8 @@ class PairRelations:
 
     def _inside(self, filter: Filter, table: pa.Table) -> Flags:
         """Which of the newest events satisfy a filter."""
-        return FilterMatcher((), [filter]).selected(table, self.limits, self.excess)[0]
+        index, spatial = FilterMatcher((), [filter]), fixed_spatial(self.rules.filters)
+        return selected_within_budget(index, spatial, table, self.limits, self.excess)[0]
 
     def _present(self, rule: PairRule, clocks: StreamClocks, cause: Cause) -> ToldPairs:
         """What holds when a relation is defined; its pairs have rows then."""

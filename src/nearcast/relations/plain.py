@@ -14,12 +14,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from zlib import crc32
 
-from nearcast.filters.evaluate import NO_CONTEXT, truth
+from nearcast.filters.spatial_atoms import truth_alone
 from nearcast.filters.truth import Truth
 from nearcast.geo.columnar_index import may_be_within
 from nearcast.geo.distance import distance
 from nearcast.model.changes import Change, ClientChange, ClientRemoval
 from nearcast.model.event import Event
+from nearcast.model.filter import Filter
 from nearcast.model.limits import Limits
 from nearcast.model.relation import (
     DEPTH,
@@ -29,6 +30,7 @@ from nearcast.model.relation import (
     Detection,
     Gathering,
     ListMembers,
+    Matching,
     Named,
     Pair,
     Relation,
@@ -45,7 +47,7 @@ from nearcast.relations.predicate import (
     widened,
 )
 from nearcast.relations.reports import micros_of, moment_of
-from nearcast.relations.sides import sees_derived
+from nearcast.relations.sides import SideMembers, sees_derived, sides_of
 from nearcast.relations.transition_events import (
     CAUSED,
     EXPIRED,
@@ -114,6 +116,7 @@ class EventwiseRelations:
         self.lists: dict[str, Mapping[str, tuple[str, ...]]] = {}
         self.limits = Limits()
         self.excess: Counter[Excess] = Counter()
+        self.sides = SideMembers()
         self._states: dict[str, _State] = {}
         self._spans: dict[str, set[int]] = {}
 
@@ -133,6 +136,7 @@ class EventwiseRelations:
         """Adds a relation; what it tells of the present."""
         self._states[relation.id] = state = _State(relation, sequence, cause.position)
         self._ask_over_time()
+        self._decide_sides()
         return list(state.all(self._world(), cause))
 
     def states(self) -> Iterator[tuple[Relation, int, Mapping[tuple[str, str], HoldState], int | None]]:
@@ -159,6 +163,7 @@ class EventwiseRelations:
         state = self._states.pop(id, None)
         found = [] if state is None else state.removed(self._world())
         self._ask_over_time()
+        self.sides.keep(self._shared())
         if not any(one.derived for one in self._states.values()):
             # What relations told is known only while some relation asks for it.
             self.known = {name: one for name, one in self.known.items() if one.event.type != RELATION_EVENT}
@@ -176,6 +181,7 @@ class EventwiseRelations:
         ]
         for name in names:
             self.known.pop(name, None)
+        self.sides.forget(names)
         self.windows.forget(names)
         return told
 
@@ -195,7 +201,20 @@ class EventwiseRelations:
         return [told for state in crowds for told in state.all(world, cause)]
 
     def _world(self) -> RelationView:
-        return RelationView(self.known, self.now, self.lists, self.limits, self.excess, self.windows, self.own)
+        own = (self.limits, self.excess, self.windows, self.own, self.sides)
+        return RelationView(self.known, self.now, self.lists, *own)
+
+    def _shared(self) -> list[Filter]:
+        """The filters of the sides of pairs, of which all share the work on geometries."""
+        pairs = (state for state in self._states.values() if state.crowd is None and not state.derived)
+        sides = (side for state in pairs for side in sides_of(state.relation))
+        return [side.filter for side in sides if isinstance(side, Matching)]
+
+    def _decide_sides(self) -> None:
+        """Decides of all that are known whether they are of the sides that there are now, if that is not decided."""
+        self.sides.keep(self._shared())
+        for one in self.known.values():
+            self.sides.decide(one.event, self.limits)
 
     def aggregate(self, id: str, entity: str, one: SideAggregate) -> AggregateFinding:
         """What an aggregate of a relation's predicate is of an entity now."""
@@ -290,6 +309,7 @@ class EventwiseRelations:
         now = self.own.get(event.channel or SHARED_NAME, self.now)
         heard = now if event.moment is None else micros_of(event.moment)
         self.known[event.entity] = LatestReport(event, heard)
+        self.sides.decide(event, self.limits)
         self.windows.limits = self.limits
         for name in self._spans:
             values = list(event.values(name))
@@ -338,6 +358,16 @@ class RelationView:
     """How many predicates were not decided, of which events, for they came to a limit."""
     windows: ReadingWindows = field(default_factory=IndexedReadingWindows)
     own: OwnClocks = field(default_factory=dict)
+    sides: SideMembers = field(default_factory=lambda: SideMembers())
+
+    def is_of(self, side: Side | Crowd, event: Event, alone: bool = False) -> bool:
+        """Whether an event is of a side; `alone`: of one that shares the work on geometries with no other."""
+        if isinstance(side, Named):
+            return event.entity == side.entity
+        assert isinstance(side, Matching), "lists are of entities"
+        if alone:
+            return truth_alone(side.filter, event, limits=self.limits) is True
+        return self.sides.selects(side.filter, event, self.limits)
 
     def clock_name(self, entity: str) -> str:
         """By which clock an entity goes: the name of the channel that has it, `SHARED_NAME` for the shared one."""
@@ -352,13 +382,6 @@ class RelationView:
     def slower(self, clocks: Iterable[str]) -> int:
         """How far the slower one of some clocks has come."""
         return min((self.own.get(name, self.now) for name in clocks), default=self.now) if self.own else self.now
-
-
-def _is_of(side: Side, event: Event, limits: Limits) -> bool:
-    """Whether an event is of a side of pairs."""
-    if isinstance(side, Named):
-        return event.entity == side.entity
-    return truth(side.filter, event, NO_CONTEXT, limits) is True
 
 
 def _other(pair: tuple[str, str], entity: str) -> str:
@@ -430,7 +453,7 @@ class _State:
             yield from self._evaluate_all([(one, "") for one in world.known], world, cause, False)
             return
         if moves:
-            self._bring_room(world.known[entity].event, world.limits)
+            self._bring_room(world.known[entity].event, world)
         pairs = [pair for other in world.known for pair in ((entity, other), (other, entity)) if other != entity]
         begins, unseen = [], self._unseen(entity, world)
         for pair in self._own(pairs, False):
@@ -464,14 +487,14 @@ class _State:
         found = set[tuple[str, str]]()
         own = world.known[entity].event
         for mine, other in ((about.a, about.b), (about.b, about.a)):
-            if not _is_of(mine, own, world.limits):
+            if not world.is_of(mine, own, self.derived):
                 continue
             near = [
                 name
                 for name, one in world.known.items()
                 if name != entity
                 and (self.derived or one.event.type != RELATION_EVENT)
-                and _is_of(other, one.event, world.limits)
+                and world.is_of(other, one.event, self.derived)
                 and may_be_within(own.place, one.event.place, metres)
             ]
             for name in sorted(near, key=lambda name: (crc32(name.encode()), name))[most:]:
@@ -479,12 +502,12 @@ class _State:
                 found |= {pair, pair[::-1]} if self.unordered else {pair}
         return found
 
-    def _bring_room(self, event: Event, limits: Limits) -> None:
+    def _bring_room(self, event: Event, world: RelationView) -> None:
         """A report of a side brings room for beginnings."""
         about = self.relation.about
         sides = (about.a, about.b) if isinstance(about, Pair) and self.room is not None else ()
-        if self.room is not None and any(_is_of(side, event, limits) for side in sides):
-            self._set_room(self.room + limits.relation_begins, limits)
+        if self.room is not None and any(world.is_of(side, event, self.derived) for side in sides):
+            self._set_room(self.room + world.limits.relation_begins, world.limits)
 
     def _set_room(self, room: int, limits: Limits) -> None:
         self.room = room if room < limits.relation_burst else None
@@ -568,7 +591,7 @@ class _State:
             case ListMembers(client, list):
                 return entity in world.lists.get(client, {}).get(list, ())
             case _:
-                return truth(side.filter, known.event, NO_CONTEXT, world.limits) is True
+                return world.is_of(side, known.event, self.derived or self.crowd is not None)
 
     def _is_of_others(self, event: Event) -> bool:
         """No relation is about what it tells itself."""
