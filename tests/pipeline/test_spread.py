@@ -71,6 +71,9 @@ def test_a_batch_that_was_spread_leaves_no_file_open_and_none_on_disk(tmp_path: 
 class Shouting:
     """A stage that derives an event from every third."""
 
+    def passes_over(self, stage_input: StageInput) -> bool:
+        return False
+
     def derive(self, stretch: StageInput) -> list[Event]:
         return [
             replace(event, id=f"loud {event.id}", type="nearcast.relation")
@@ -139,6 +142,9 @@ class Crowding:
 
     def __init__(self, times: int) -> None:
         self.times = times
+
+    def passes_over(self, stage_input: StageInput) -> bool:
+        return False
 
     def derive(self, stretch: StageInput) -> list[Event]:
         return [

@@ -95,7 +95,7 @@ def events_told(
         table = to_table(events)
         times = {position: NOON for position, _ in changes}
         stage_input = StageInput(changes, times, table, registry, repository)
-        told += as_events(engine.derive(stage_input))
+        told += () if engine.passes_over(stage_input) else as_events(engine.derive(stage_input))
         if excess is not None:
             excess.update(stage_input.excess)
         repository.fold_events(table)

@@ -83,7 +83,8 @@ def table_of(events: Sequence[Event], after: int = 0) -> Any:
 
 def advanced(stage: SituationStage, changes: Sequence[tuple[int, Change]], events: Any) -> list[Event]:
     """What a stage derives from a table of events and changes."""
-    return stage.derive(StageInput(changes, {}, events, Registry(), Repository()))
+    stage_input = StageInput(changes, {}, events, Registry(), Repository())
+    return [] if stage.passes_over(stage_input) else stage.derive(stage_input)
 
 
 def inferred(

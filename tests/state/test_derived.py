@@ -27,6 +27,9 @@ from tests.stages.test_stages import as_table
 class Echo:
     """A stage that derives two events from each that has not been derived."""
 
+    def passes_over(self, stage_input: StageInput) -> bool:
+        return False
+
     def derive(self, stage_input: StageInput) -> list[Event]:
         return [
             Event(

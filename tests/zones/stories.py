@@ -89,7 +89,8 @@ def events_told(
         times = {position: NOON for position, _ in changes}
         counted = Counter[Excess]() if excess is None else excess
         refused = [] if refusals is None else refusals
-        tables = stage.derive(StageInput(changes, times, table, registry, repository, refused, counted))
+        stage_input = StageInput(changes, times, table, registry, repository, refused, counted)
+        tables = () if stage.passes_over(stage_input) else stage.derive(stage_input)
         told += [event for one in tables for event in to_events(one)]
         repository.fold_events(table)
     return told

@@ -6,17 +6,20 @@ any publisher may send any attributes without a schema.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import wraps
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.model.arrays import Flags
 from nearcast.model.event import CONTROL_PREFIX, MAIN, Event, Place
 from nearcast.model.values import SHORTEST_TIME, Value, may_be_time, time_of
 
@@ -79,6 +82,9 @@ _PLAIN_TIME = pa.timestamp("us")
 
 ALIKE = 8
 """From so many rows on it is looked whether all of them are alike: a column of few is made sooner."""
+
+FEW = 128
+"""Rows up to which texts are sooner looked at in Python than by Arrow's functions, each of which costs by itself."""
 
 ROLE_LEVEL = pa.struct([("role", pa.string()), ("task", pa.string()), ("level", pa.int8())])
 
@@ -236,6 +242,14 @@ def nodes_of(events: pa.Table) -> pa.ChunkedArray:
     return pc.fill_null(events.column("node"), MAIN)
 
 
+def entry_nodes(events: pa.Table) -> list[str]:
+    """The nodes at which events of a table of `EVENTS` entered, each once."""
+    nodes = events.column("node")
+    if nodes.null_count == len(nodes):
+        return [MAIN] if len(nodes) else []
+    return list(nodes_of(events).unique().to_pylist())
+
+
 def _attributes(events: list[Event]) -> pa.ListArray:
     """All attributes as one list column."""
     # Every column has a row of each attribute, None where it is of another kind: Arrow reads such lists faster than it
@@ -328,16 +342,53 @@ def to_events(table: pa.Table) -> list[Event]:
     return [_event(row) for row in table.to_pylist()]
 
 
+T = TypeVar("T")
+
+
+def of_last_table(find: Callable[[pa.Table], T]) -> Callable[[pa.Table], T]:
+    """A function that keeps what it found of the table that it was given last: all stages ask the same of a batch."""
+    last: tuple[Callable[[], pa.Table | None], T] | None = None
+
+    @wraps(find)
+    def found(table: pa.Table) -> T:
+        nonlocal last
+        # Once, for another thread may ask of another table.
+        known = last
+        if known is None or known[0]() is not table:
+            known = last = ref(table), find(table)
+        return known[1]
+
+    return found
+
+
 def are_control(table: pa.Table) -> pa.ChunkedArray:
     """Of each row of a table of `EVENTS` from the journal, whether it is a control event."""
     return pc.starts_with(table.column("type"), CONTROL_PREFIX)
 
 
+def any_control(table: pa.Table) -> bool:
+    """Whether there are control events among those of a table of `EVENTS` from the journal."""
+    if len(table) <= FEW:
+        return any(type_.startswith(CONTROL_PREFIX) for type_ in table.column("type").to_pylist())
+    return bool(pc.any(are_control(table)).as_py())
+
+
 def control_events(table: pa.Table) -> list[Event]:
     """The control events among the rows of such a table."""
-    flags = are_control(table)
     # Nearly always there is none.
-    return to_events(table.filter(flags)) if pc.any(flags).as_py() else []
+    return to_events(table.filter(are_control(table))) if any_control(table) else []
+
+
+@of_last_table
+def are_derived(table: pa.Table) -> Flags:
+    """Of each row of a table of `EVENTS`, whether it is a derived event; not to be written to."""
+    return np.asarray(table.column("part").to_numpy() > 0)
+
+
+@of_last_table
+def any_derived(table: pa.Table) -> bool:
+    """Whether there are derived events among those of a table of `EVENTS`."""
+    return bool(are_derived(table).any())
 
 
 def entries_of(table: pa.Table) -> tuple[pa.StructArray, npt.NDArray[np.int64]]:

@@ -28,7 +28,7 @@ from nearcast.model.changes import (
     RelationRemoval,
     SettingsChange,
 )
-from nearcast.model.columns import EVENTS, nodes_of, to_events
+from nearcast.model.columns import EVENTS, any_derived, are_derived, entry_nodes, nodes_of, to_events
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.model.relation import Gathering, Matching, Relation
@@ -48,7 +48,7 @@ from nearcast.relations.sides import sees_derived, sides_of
 from nearcast.relations.told_pairs import AtRow, ToldPairs, joined_told
 from nearcast.relations.transition_events import Transition
 from nearcast.relations.transition_tables import CausingEvents, ReportRows, transition_tables
-from nearcast.state.derived import At, Cause, StageInput, has_derived, in_tables, merge_tables
+from nearcast.state.derived import At, Cause, StageInput, in_tables, merge_tables
 from nearcast.state.lateness import FOREVER
 from nearcast.state.repository import NewestEvents, Repository, without_excess
 from nearcast.state.stream_clocks import SHARED_NAME, StreamClocks, types_of
@@ -152,6 +152,16 @@ class RelationStage:
         """The relations between pairs."""
         return self._pairing
 
+    def passes_over(self, stage_input: StageInput) -> bool:
+        """See `DerivingStage`."""
+        if self._relations or any(_is_heard(change) for _, change in stage_input.changes):
+            return False
+        if not self._clocks.are_of(stage_input.registry.settings.channels):
+            return False
+        # The clock goes on for what is defined later.
+        self._clocks.follow_events(stage_input.events)
+        return True
+
     def derive(
         self, stage_input: StageInput, node: str | None = None, rows: ReportRows | None = None
     ) -> Iterator[pa.Table]:
@@ -165,7 +175,7 @@ class RelationStage:
         self._limit(stage_input.excess)
         if self._by_channel and not self._clocks.are_of(stage_input.registry.settings.channels):
             self._set_channels(stage_input)
-        if self._relations and has_derived(events):
+        if self._relations and any_derived(events):
             events = events.filter(pc.equal(events.column("part"), 0))
         if not self._relations and not any(self._concerns(change) for _, change in stage_input.changes):
             # The clock goes on for what is defined later.
@@ -479,6 +489,16 @@ class RelationStage:
             yield from told
 
 
+def _is_heard(change: Change) -> bool:
+    """Whether a change is noted also where there are no relations."""
+    match change:
+        case ClientChange(lists=lists):
+            return lists is not None
+        case RelationChange() | RelationRemoval() | ClientRemoval() | ClockTick():
+            return True
+    return False
+
+
 def compile_relation(relation: Relation) -> None:
     """Makes of a relation alone what the stage makes of it, and forgets it; raises what that raises."""
     if isinstance(relation.about, Gathering):
@@ -528,10 +548,17 @@ class Scopes:
         stages = (*self._scopes.values(), *(one.stage for one in self._delayed.values()))
         return next((one.pairing for one in stages if relation in one.pairing.rules.by_id), None)
 
+    def passes_over(self, stage_input: StageInput) -> bool:
+        """See `DerivingStage`."""
+        (together,) = self._scopes.values() if len(self._scopes) == 1 else (None,)
+        if self._heard is None or self._delayed or together is None or not together.passes_over(stage_input):
+            return False
+        self._heard.add(_within_limits(stage_input))
+        return True
+
     def derive(self, stage_input: StageInput) -> Iterator[pa.Table]:
         """What a stretch of the journal causes, ascending by position; to be taken to its end."""
-        kept = without_excess(stage_input.events, stage_input.registry.settings.limits.entity_bytes)
-        stage_input = replace(stage_input, events=kept)
+        stage_input = _within_limits(stage_input)
         if self._heard is None:
             self._heard = HeardEvents(stage_input.repository)
         left: dict[int, set[Lane]] = {}
@@ -636,6 +663,12 @@ class Scopes:
         return relating.derive(own, scope)
 
 
+def _within_limits(stage_input: StageInput) -> StageInput:
+    """The same, with events as they are kept."""
+    kept = without_excess(stage_input.events, stage_input.registry.settings.limits.entity_bytes)
+    return stage_input if kept is stage_input.events else replace(stage_input, events=kept)
+
+
 class HeardEvents:
     """The newest event of every entity at each node. While all events enter at one, that is what the repository has."""
 
@@ -658,12 +691,10 @@ class HeardEvents:
             repository.forget(entities)
 
     def _add(self, events: pa.Table, before: NewestEvents) -> None:
-        derived = events.column("part").to_numpy() > 0
-        # What was derived entered nowhere. Seldom is any here, and filtering copies.
-        if derived.any():
-            events = events.filter(pa.array(~derived))
-        nodes = nodes_of(events)
-        names = nodes.unique().to_pylist()
+        # What was derived entered nowhere.
+        if any_derived(events):
+            events = events.filter(pa.array(~are_derived(events)))
+        names = entry_nodes(events)
         if not self._nodes and self._only in (None, *names) and len(names) == 1:
             [self._only] = names
             return
@@ -672,4 +703,5 @@ class HeardEvents:
             self._nodes[self._only] = Repository(known.filter(pc.equal(known.column("part"), 0)))
             self._only = None
         for name in names:
-            self._nodes.setdefault(name, Repository()).fold_events(events.filter(pc.equal(nodes, name)))
+            own = events.filter(pc.equal(nodes_of(events), name))
+            self._nodes.setdefault(name, Repository()).fold_events(own)

@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from nearcast.model.arrays import Flags, Integers
-from nearcast.model.columns import EVENTS
+from nearcast.model.arrays import Integers
+from nearcast.model.columns import EVENTS, are_derived
 from nearcast.model.ontology import Ontology, below, upwards
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Channel
@@ -25,7 +25,7 @@ from nearcast.situations.lifecycle import SituationChanged, SituationEngine, Sit
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.reorder_buffer import ReorderBuffer
 from nearcast.situations.rule_plan import SECOND, DefinedRule, RulePlan, counts_of, names_of, plan, standing_on
-from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.lateness import FOREVER, NEVER, moments_of
 from nearcast.state.repository import NewestEvents, entities
 from nearcast.state.stream_clocks import SHARED, SHARED_NAME, StreamClocks, slowest_over
 
@@ -201,7 +201,7 @@ class RuleLanes:
         """
         if self.clocks.single:
             return
-        numbers, derived = self.clocks.numbers(table).tolist(), _are_derived(table).tolist()
+        numbers, derived = self.clocks.numbers(table).tolist(), are_derived(table).tolist()
         for row, read, _ in reported:
             # What was derived entered in no channel.
             if derived[row]:
@@ -216,25 +216,30 @@ class RuleLanes:
     def _is_new(self, name: str, clock: str) -> bool:
         return clock not in self.read_by.get(name, ())
 
-    def observed(
-        self, table: pa.Table, reported: Sequence[ReportedReadings], moments: Integers
-    ) -> tuple[ObservedTable, list[LaneRows]]:
+    def observed(self, table: pa.Table, reported: Sequence[ReportedReadings]) -> tuple[ObservedTable, list[LaneRows]]:
         """What a table tells, and what of it each lane hears, with its clock at every row."""
-        derived, numbers = _are_derived(table), self.clocks.numbers(table)
-        series = self.follow_events(table, moments)
+        derived, numbers = are_derived(table), self.clocks.numbers(table)
+        series = self._follow_events(table)
         # An event without any time is of the clock.
         own = np.maximum(series[numbers, np.arange(len(numbers))], 0)
         rows = ObservedTable(table, reported, own, self.areas)
         return rows, [self._heard(lane, rows, series, np.where(derived, -1, numbers)) for lane in self.lanes]
 
-    def follow_events(self, table: pa.Table, moments: Integers) -> Integers:
-        """Lets the clocks come so far as a table brings them; how far each is at every row."""
-        clocks = self.clocks
-        # What was derived entered in no channel, and moves no clock of one.
-        own = moments if clocks.single else np.where(_are_derived(table), NEVER, moments)
-        series = clocks.over(clocks.numbers(table), own)
-        clocks.set_to(series[:, -1])
+    def pass_over(self, table: pa.Table) -> None:
+        """Lets the clocks come so far as a table brings them: without rules nothing else goes on."""
+        if len(table):
+            self.clocks.follow(self.clocks.numbers(table), self._own_moments(table))
+
+    def _follow_events(self, table: pa.Table) -> Integers:
+        """The same; how far each is at every row."""
+        series = self.clocks.over(self.clocks.numbers(table), self._own_moments(table))
+        self.clocks.set_to(series[:, -1])
         return series
+
+    def _own_moments(self, table: pa.Table) -> Integers:
+        # What was derived entered in no channel, and moves no clock of one.
+        moments = moments_of(table)
+        return moments if self.clocks.single else np.where(are_derived(table), NEVER, moments)
 
     def _heard(self, lane: ReorderBuffer, rows: ObservedTable, series: Integers, numbers: Integers) -> LaneRows:
         own, count = self._numbers(lane.clocks), series.shape[1]
@@ -289,11 +294,6 @@ class RuleLanes:
             for name, entity in lane.known():
                 found[name].add(clock_of.get(entity, SHARED_NAME))
         return {name: frozenset(clocks) for name, clocks in found.items()}
-
-
-def _are_derived(table: pa.Table) -> Flags:
-    found: Flags = table.column("part").to_numpy() > 0
-    return found
 
 
 def reads_of(rules: Sequence[Situation], ontology: Ontology) -> dict[str, frozenset[str]]:

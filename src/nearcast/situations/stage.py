@@ -52,7 +52,6 @@ from nearcast.situations.rule_plan import (
 from nearcast.situations.store import SituationStore
 from nearcast.situations.zones_around import ZoneAreas
 from nearcast.state.derived import Cause, StageInput
-from nearcast.state.lateness import moments_of
 from nearcast.state.registry import Registry
 from nearcast.state.stream_clocks import StreamClocks
 from nearcast.state.timeline import Excess
@@ -91,6 +90,17 @@ class SituationStage:
         self._number = (0, 0)
         self._stale: int | None = None
         self._prepare()
+
+    def passes_over(self, stage_input: StageInput) -> bool:
+        """See `DerivingStage`."""
+        if self._lanes.lanes or self._stale is not None:
+            return False
+        if any(isinstance(change, CONCERNING) for _, change in stage_input.changes):
+            return False
+        if not self._lanes.clocks.are_of(stage_input.registry.settings.channels):
+            return False
+        self._lanes.pass_over(stage_input.events)
+        return True
 
     def derive(self, stage_input: StageInput) -> list[Event]:
         """Folds events and the changes between them; gives the derived events.
@@ -196,11 +206,10 @@ class SituationStage:
         if not len(table):
             return
         if not self._lanes.lanes:
-            # Without rules only the clocks go on.
-            self._lanes.follow_events(table, moments_of(table))
+            self._lanes.pass_over(table)
             return
         own = [one._replace(row=one.row - start) for one in reported] if start else reported
-        rows, heard = self._lanes.observed(table, own, moments_of(table))
+        rows, heard = self._lanes.observed(table, own)
         lanes = self._lanes.lanes
         folded = (
             _numbered(number, lane.fold(own)) for number, (lane, own) in enumerate(zip(lanes, heard, strict=True))

@@ -30,7 +30,7 @@ from nearcast.model.changes import (
     RelationRemoval,
     SettingsChange,
 )
-from nearcast.model.columns import are_control, to_events
+from nearcast.model.columns import any_control, are_control, to_events
 from nearcast.model.event import Event, Place
 from nearcast.model.filter import Entities
 from nearcast.model.subscription import ClientProfile, Settings
@@ -238,7 +238,7 @@ class StateFold:
                 continue
             settings = renewed[-1] if renewed else settings
             found += own
-        refused = self._refused(found, before)
+        refused = self._refused(found, before) if found else ()
         return [one for one in found if one[0] not in refused]
 
     def _refused(self, changes: Sequence[At], settings: Settings) -> Collection[int]:
@@ -335,11 +335,13 @@ class StateFold:
         """The events with what some stages derive, piece by piece: what one gives goes through all the others before it
         is asked for more.
         """
+        known = self.repository.as_of_now()
+        stage_input = StageInput(changes, self._times, events, self.registry, known, refusals, self._excess)
+        while stages and stages[0].passes_over(stage_input):
+            stages = stages[1:]
         if not stages:
             yield events
             return
-        known = self.repository.as_of_now()
-        stage_input = StageInput(changes, self._times, events, self.registry, known, refusals, self._excess)
         done = 0
         for piece, until in pieces(events, stages[0].derive(stage_input), DERIVED):
             end = len(changes) if until is None else bisect_left(changes, until, key=itemgetter(0))
@@ -364,8 +366,7 @@ class StateFold:
 
 def _world_of(table: pa.Table) -> pa.Table:
     """The events that are no control events."""
-    control = are_control(table)
-    return table.filter(pc.invert(control)) if pc.any(control).as_py() else table
+    return table.filter(pc.invert(are_control(table))) if any_control(table) else table
 
 
 def derived_stages(shards: int = SHARDS) -> Sequence[DerivingStage]:

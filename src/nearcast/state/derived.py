@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from nearcast.errors import Fault
 from nearcast.model.changes import Change
-from nearcast.model.columns import to_table
+from nearcast.model.columns import any_derived, are_derived, to_table
 from nearcast.model.event import Event, Place, cloud_event
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.model.values import Value
@@ -56,6 +56,13 @@ class StageInput:
 
 class DerivingStage(Protocol):
     """A stage that derives events. What it keeps from batch to batch can be pickled, and is part of a snapshot."""
+
+    def passes_over(self, stage_input: StageInput) -> bool:
+        """Whether a stretch of the journal is of no concern, as nothing is defined and no change defines anything.
+
+        Then that it was there is noted, and `derive`, which would give nothing, is not called.
+        """
+        ...
 
     def derive(self, stage_input: StageInput) -> Iterable[Event | pa.Table]:
         """What follows from a stretch of the journal, each event with the position of its cause, ascending; some events
@@ -196,7 +203,7 @@ def merge_derived(events: pa.Table, derived: Iterable[Event | pa.Table]) -> pa.T
     added = pa.concat_tables(tables)
     if not np.all(np.diff(added.column("position").to_numpy()) >= 0):
         added = added.take(pc.sort_indices(added, [("position", "ascending")]))
-    taken = events.filter(pc.greater(events.column("part"), 0)).column("position").to_numpy()
+    taken = derived_of(events).column("position").to_numpy()
     parts = _parts(added.column("position").to_numpy(), taken)
     column = added.schema.get_field_index("part")
     added = added.set_column(column, added.schema.field(column), pa.array(parts, pa.int32()))
@@ -239,12 +246,7 @@ def derived_of(events: pa.Table) -> pa.Table:
     """Those rows of a table of EVENTS that are derived."""
     if _MERGED.last is not None and _MERGED.last[0]() is events:
         return _MERGED.last[1]
-    return events.filter(pc.greater(events.column("part"), 0)) if has_derived(events) else events.schema.empty_table()
-
-
-def has_derived(events: pa.Table) -> bool:
-    """Whether some rows of a table of EVENTS are derived."""
-    return bool((events.column("part").to_numpy() > 0).any())
+    return events.filter(pa.array(are_derived(events))) if any_derived(events) else events.slice(0, 0)
 
 
 def _parts(

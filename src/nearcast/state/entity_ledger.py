@@ -15,13 +15,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.model.arrays import Flags, Integers
+from nearcast.model.columns import FEW, are_derived
 from nearcast.model.limits import Limits
 from nearcast.state.lateness import NEVER, counting, moments_of, order_of
 
 ROOM = 64
 """Entities for which there is room at first."""
 
-COLUMNS = ("moment", "position", "size", "derived")
+COLUMNS = {"moment": NEVER, "position": NEVER, "size": 0, "derived": 1}
+"""The columns, with what they have of an entity of which there is no report."""
+
+MOMENT, POSITION, SIZE, DERIVED = range(len(COLUMNS))
 
 SWEEP = 1 << 16
 """Positions after which it is looked what may be forgotten, also where no limit was passed."""
@@ -57,7 +61,9 @@ class EntityLedger:
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
         self.late = 0
-        self._columns = {name: np.full(ROOM, NEVER) for name in COLUMNS}
+        self._columns = _empty(ROOM)
+        # In which row of the reports that are taken in each comes last.
+        self._rows = np.zeros(ROOM, np.int64)
         # Followed, for each batch asks for them, and there may be a million entities.
         self.totals = LedgerTotals()
 
@@ -66,23 +72,24 @@ class EntityLedger:
 
     def __getitem__(self, column: str) -> Integers:
         """A column of all entities, by number."""
-        return self._columns[column][: len(self.numbers)]
+        return self._columns[_NUMBERS[column], : len(self.numbers)]
 
     def numbered(self, names: pa.ChunkedArray) -> Integers:
         """The number of each name; a new one gets the next."""
+        if len(names) <= FEW:
+            return self._numbered(names.to_pylist())
         coded = names.combine_chunks().dictionary_encode()
         if isinstance(coded, pa.ChunkedArray):
             coded = coded.combine_chunks()
-        own = [self.numbers.setdefault(name, len(self.numbers)) for name in coded.dictionary.to_pylist()]
-        self._make_room()
-        return np.array(own, np.int64)[coded.indices.to_numpy()] if own else np.zeros(0, np.int64)
+        return self._numbered(coded.dictionary.to_pylist())[coded.indices.to_numpy()]
 
-    def _make_room(self) -> None:
-        if len(self.numbers) > len(self._columns["moment"]):
-            for name, column in self._columns.items():
-                larger = np.full(2 * len(self.numbers), NEVER)
-                larger[: len(column)] = column
-                self._columns[name] = larger
+    def _numbered(self, names: Iterable[str]) -> Integers:
+        own = [self.numbers.setdefault(name, len(self.numbers)) for name in names]
+        if len(self.numbers) > len(self._rows):
+            more = len(self.numbers) * 2 - len(self._rows)
+            self._columns = np.concatenate([self._columns, _empty(more)], axis=1)
+            self._rows = np.append(self._rows, np.zeros(more, np.int64))
+        return np.array(own, np.int64)
 
     def counting(self, number: Integers, events: pa.Table) -> Flags:
         """Which of some reports, of entities by number, count."""
@@ -90,24 +97,18 @@ class EntityLedger:
 
     def set(self, number: Integers, events: pa.Table, sizes: npt.NDArray[np.int64]) -> None:
         """Takes reports that count, in order."""
-        own = np.unique(number)
-        before = self._totals_of(own)
-        there = self._published(own)
-        moment, position = self["moment"][own[there]], self["position"][own[there]]
+        after = np.empty((len(COLUMNS), len(number)), np.int64)
+        after[MOMENT], after[POSITION] = moments_of(events), events.column("position").to_numpy()
+        after[SIZE], after[DERIVED] = sizes, are_derived(events)
         # Of numbers that come several times NumPy keeps what is assigned last.
-        self["moment"][number] = moments_of(events)
-        self["position"][number] = events.column("position").to_numpy()
-        self["size"][number] = sizes
-        self["derived"][number] = events.column("part").to_numpy() > 0
-        stays = self._published(own[there])
-        later = (self["moment"][own[there]] >= moment) & (self["position"][own[there]] >= position)
-        if (stays & later).all():
-            self._follow_totals(before, self._totals_of(own))
-        else:
-            self.totals = self._totals_of(np.arange(len(self)))
-
-    def _published(self, own: Integers) -> Flags:
-        return np.asarray((self["position"][own] != NEVER) & (self["derived"][own] == 0))
+        rows = np.arange(len(number))
+        self._rows[number] = rows
+        last = self._rows[number] == rows
+        if not last.all():
+            number, after = number[last], after[:, last]
+        before = self._columns[:, number]
+        self._columns[:, number] = after
+        self._follow_totals(before, after)
 
     def _totals_of(self, own: Integers) -> LedgerTotals:
         """Those of some entities, each named once."""
@@ -117,15 +118,21 @@ class EntityLedger:
         sizes = (int(self["size"][some].sum()) for some in (own, there))
         return LedgerTotals(len(own), next(sizes), len(there), next(sizes), int(moment), int(position))
 
-    def _follow_totals(self, before: LedgerTotals, after: LedgerTotals) -> None:
-        """Goes on with what some entities are after a report, where they were something else before."""
-        totals = self.totals
-        totals.known += after.known - before.known
-        totals.bytes += after.bytes - before.bytes
-        totals.published += after.published - before.published
-        totals.published_bytes += after.published_bytes - before.published_bytes
-        totals.moment = max(totals.moment, after.moment)
-        totals.position = max(totals.position, after.position)
+    def _follow_totals(self, before: Integers, after: Integers) -> None:
+        """Goes on with what some entities, each named once, are after their reports, where they were something else."""
+        was, are = before[DERIVED] == 0, after[DERIVED] == 0
+        lower = after[: POSITION + 1] < before[: POSITION + 1]
+        if (was & (~are | lower.any(axis=0))).any():
+            # The latest may have been among those that are earlier now.
+            self.totals = self._totals_of(np.arange(len(self)))
+            return
+        totals, published = self.totals, after[:, are]
+        totals.known += int(np.count_nonzero(before[POSITION] == NEVER))
+        totals.bytes += int(after[SIZE].sum() - before[SIZE].sum())
+        totals.published += published.shape[1] - int(np.count_nonzero(was))
+        totals.published_bytes += int(published[SIZE].sum() - before[SIZE, was].sum())
+        totals.moment = max(totals.moment, int(published[MOMENT].max(initial=NEVER)))
+        totals.position = max(totals.position, int(published[POSITION].max(initial=0)))
 
     @property
     def known(self) -> Flags:
@@ -135,7 +142,8 @@ class EntityLedger:
     @property
     def published(self) -> Flags:
         """Which entities are not derived."""
-        return self.known & (self["derived"] == 0)
+        found: Flags = self["derived"] == 0
+        return found
 
     def has_room(self, events: pa.Table, size: int, limits: Limits) -> bool:
         """Whether it is sure that nothing has to be forgotten after the next reports, which take so many bytes."""
@@ -157,7 +165,7 @@ class EntityLedger:
         order = np.argsort(number, kind="stable")
         entity, size = number[order], sizes[order]
         first = np.append(True, entity[1:] != entity[:-1])[: len(order)]
-        known = self._published(entity)
+        known = self["derived"][entity] == 0
         stored = np.where(known, self["size"][entity], 0)
         before = np.where(first, stored, np.append(0, size[:-1])[: len(order)])
         new, more = np.zeros(len(number), np.int64), np.zeros(len(number), np.int64)
@@ -191,10 +199,19 @@ class EntityLedger:
         gone = {self.numbers[name] for name in names if name in self.numbers}
         kept = np.ones(len(self), np.bool_)
         kept[list(gone)] = False
-        columns = {name: self[name][kept] for name in COLUMNS}
+        columns = self._columns[:, : len(self)][:, kept]
         self.numbers = {
             name: number
             for number, name in enumerate(name for name, number in self.numbers.items() if number not in gone)
         }
-        self._columns = {name: np.append(column, np.full(ROOM, NEVER)) for name, column in columns.items()}
+        self._columns = np.concatenate([columns, _empty(ROOM)], axis=1)
+        self._rows = np.zeros(self._columns.shape[1], np.int64)
         self.totals = self._totals_of(np.arange(len(self)))
+
+
+def _empty(room: int) -> Integers:
+    """The columns of so many entities of which there is no report; shape (columns, entities)."""
+    return np.repeat(np.array([*COLUMNS.values()], np.int64)[:, np.newaxis], room, axis=1)
+
+
+_NUMBERS = {name: number for number, name in enumerate(COLUMNS)}

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.model.arrays import Flags, Integers
+from nearcast.model.columns import any_derived, are_derived, of_last_table
 
 NEVER = np.iinfo(np.int64).min
 """Times are microseconds since 1970; this stands for one that is not known."""
@@ -23,9 +24,14 @@ FOREVER = np.iinfo(np.int64).max
 """And this for one that never comes."""
 
 
+@of_last_table
 def moments_of(events: pa.Table) -> Integers:
-    """The moment of each event of a table of EVENTS, as `Event.moment` has it."""
+    """The moment of each event of a table of EVENTS, as `Event.moment` has it; not to be written to."""
     columns = events.column("time"), events.column("accepted")
+    there = [column for column in columns if column.null_count < len(column)]
+    if len(there) < 2:
+        # Of most publishers one of the two is all there is.
+        return times_of(there[0] if there else columns[0])
     time, accepted = map(times_of, columns)
     if not any(column.null_count for column in columns):
         return np.minimum(time, accepted)
@@ -37,7 +43,8 @@ def order_of(events: pa.Table) -> Integers:
     """By which moment each event is newer than others of its entity: `NEVER` for derived ones, of which the last
     emitted is the newest. They are of the moment at which something fell due, perhaps before that of earlier ones.
     """
-    return np.where(events.column("part").to_numpy() > 0, NEVER, moments_of(events))
+    moments = moments_of(events)
+    return np.where(are_derived(events), NEVER, moments) if any_derived(events) else moments
 
 
 def times_of(column: pa.ChunkedArray) -> Integers:
@@ -56,6 +63,9 @@ def counting(number: Integers, moment: Integers, known: npt.NDArray[Any]) -> Fla
     `known` has the moment of each entity's newest report so far. One without a moment is never late, and after it
     nothing is, until another one has a moment.
     """
+    if (moment >= known[number]).all() and (moment[1:] >= moment[:-1]).all():
+        # None is before any other one, whose ever it is.
+        return np.ones(len(number), np.bool_)
     order = np.argsort(number, kind="stable")
     entity, time = number[order], moment[order]
     first = np.append(True, entity[1:] != entity[:-1])[: len(entity)]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
-from weakref import ref
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.model.arrays import Flags, Integers
-from nearcast.model.columns import EVENTS, without_payloads
+from nearcast.model.columns import EVENTS, of_last_table, without_payloads
 from nearcast.model.limits import Limits
 from nearcast.state.entity_ledger import EntityLedger
 from nearcast.state.event_size import ENTRY, FIXED
@@ -135,7 +134,7 @@ class Repository:
 
     def as_of_now(self) -> NewestEvents:
         """What it has now, whatever it takes in later."""
-        return _KeptEvents(list(self._tables))
+        return _KeptEvents(self._tables, len(self._tables))
 
 
 _NO_NUMBERS: tuple[None, Integers] = None, np.zeros(0, np.int64)
@@ -152,14 +151,16 @@ class NewestEvents(Protocol):
 
 @dataclass(slots=True)
 class _KeptEvents:
-    """The events of a repository as of a moment: tables of which each supersedes those before it."""
+    """The events of a repository as of a moment: the first of its tables, of which each supersedes those before it."""
 
+    # The repository's own list, to which it only adds: there may be thousands, and seldom does anybody ask.
     tables: list[pa.Table]
+    count: int
 
     def newest(self) -> pa.Table:
         """The newest event of every entity, ascending by position."""
-        if len(self.tables) > 1:
-            self.tables = [_newest_of(self.tables)]
+        if self.count > 1:
+            self.tables, self.count = [_newest_of(self.tables[: self.count])], 1
         return self.tables[0]
 
 
@@ -199,7 +200,9 @@ def _combined(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
 
 def entities(events: pa.Table) -> pa.ChunkedArray:
     """What each event is about, as `Event.entity` says it."""
-    return pc.coalesce(events.column("about"), events.column("subject"), events.column("source"))
+    columns = [events.column(name) for name in ("about", "subject", "source")]
+    there = [column for column in columns if column.null_count < len(column)] or columns[-1:]
+    return pc.coalesce(*there) if there[0].null_count else there[0]
 
 
 def last_of_each(keys: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -226,34 +229,22 @@ def without_excess(events: pa.Table, most: int) -> pa.Table:
     return events.set_column(at, EVENTS.field(at), pa.concat_arrays([attributes, empty]).take(pa.array(index)))
 
 
+@of_last_table
 def sizes_of(events: pa.Table) -> Integers:
-    """The bytes that each event takes without its payload, about."""
-    known, sizes = _SIZED.last
-    if known is None or known() is not events:
-        sizes = _sizes_of(events)
-        _SIZED.last = ref(events), sizes
-    return sizes
-
-
-class _Sized:
-    """The table whose sizes were asked for last: all stages ask for those of a batch."""
-
-    last: tuple[ref[pa.Table] | None, Integers] = None, np.zeros(0, np.int64)
-
-
-_SIZED = _Sized()
-
-
-def _sizes_of(events: pa.Table) -> Integers:
-    found = np.concatenate(
-        [np.zeros(0, np.int64), *(_attribute_sizes(lists) for lists in events.column("attributes").chunks)]
-    )
+    """The bytes that each event takes without its payload, about; not to be written to."""
+    found = _of_chunks(events.column("attributes"), _attribute_sizes) + FIXED
     for name in ("id", "subject", "source"):
-        lengths = [np.diff(_text_starts(texts)) for texts in events.column(name).chunks]
-        found += lengths[0] if len(lengths) == 1 else np.concatenate([np.zeros(0, np.int64), *lengths])
-    found += FIXED
+        texts = events.column(name)
+        if texts.null_count < len(texts):
+            found += _of_chunks(texts, lambda chunk: _lengths(_text_starts(chunk)))
     found.flags.writeable = False
     return found
+
+
+def _of_chunks(column: pa.ChunkedArray, sizes: Callable[[pa.Array], Integers]) -> Integers:
+    """The sizes of each row of a column."""
+    found = [sizes(chunk) for chunk in column.chunks]
+    return found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.int64), *found])
 
 
 def _attribute_sizes(lists: pa.ListArray) -> Integers:
@@ -263,8 +254,13 @@ def _attribute_sizes(lists: pa.ListArray) -> Integers:
     else:
         bounds = _starts(lists)
     entries = lists.flatten()
-    texts = (_text_starts(entries.field(name))[bounds] for name in ("name", "text"))
-    return ENTRY * np.diff(bounds) + sum(map(np.diff, texts))
+    texts = (_lengths(_text_starts(entries.field(name))[bounds]) for name in ("name", "text"))
+    return ENTRY * _lengths(bounds) + sum(texts)
+
+
+def _lengths(starts: Integers) -> Integers:
+    # What NumPy's `diff` does, which for a few takes several times as long.
+    return starts[1:] - starts[:-1]
 
 
 def _text_starts(texts: pa.StringArray) -> Integers:
@@ -272,9 +268,9 @@ def _text_starts(texts: pa.StringArray) -> Integers:
     starts = _starts(texts)
     # Bytes may lie where no text is.
     if texts.null_count and starts[-1]:
-        lengths = np.diff(starts)
-        there = np.unpackbits(np.frombuffer(texts.buffers()[0], np.uint8), bitorder="little")[texts.offset :]
-        absent = there[: len(texts)] == 0
+        lengths, (first, bit) = _lengths(starts), divmod(texts.offset, 8)
+        found = np.frombuffer(texts.buffers()[0], np.uint8, (bit + len(texts) + 7) // 8, first)
+        absent = np.unpackbits(found, bitorder="little")[bit : bit + len(texts)] == 0
         if lengths[absent].any():
             lengths[absent] = 0
             return np.append(0, np.cumsum(lengths))
@@ -283,5 +279,8 @@ def _text_starts(texts: pa.StringArray) -> Integers:
 
 def _starts(lists: pa.ListArray | pa.StringArray) -> Integers:
     """Where each list or text begins, counted from the first one, and where the last one ends."""
-    offsets = np.frombuffer(lists.buffers()[1] or bytes(4), np.int32)[lists.offset :][: len(lists) + 1]
-    return offsets.astype(np.int64) - offsets[0]
+    offsets = lists.buffers()[1]
+    if offsets is None or not len(lists):
+        return np.zeros(1, np.int64)
+    starts = np.frombuffer(offsets, np.int32, len(lists) + 1, 4 * lists.offset)
+    return np.subtract(starts, starts[0], dtype=np.int64)

@@ -111,7 +111,14 @@ class StreamClocks:
     def follow_events(self, events: pa.Table) -> None:
         """Goes on to the end of a table of EVENTS."""
         if len(events):
-            self.set_to(self.over(self.numbers(events), moments_of(events))[:, -1])
+            self.follow(self.numbers(events), moments_of(events))
+
+    def follow(self, numbers: Integers, moments: Integers) -> None:
+        """Goes on to the end of a stretch, given whose moments these are; the same as `over` gives for its last row."""
+        if not self.single:
+            self.set_to(self.over(numbers, moments)[:, -1])
+        elif moments.max() > self.values[SHARED]:
+            self.values = moments.max(keepdims=True)
 
     def follow_tick(self, tick: ClockTick) -> None:
         """Goes on to where a tick says; what it says of channels that have no clock of their own does not count."""

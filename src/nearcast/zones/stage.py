@@ -14,7 +14,7 @@ from nearcast.matching.matcher import FilterMatcher
 from nearcast.matching.spatial.geometry_sharing import fixed_spatial, selected_within_budget
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.changes import Change, ClockTick, ZoneRemoval, ZoneRuleChange, ZoneShapesChange
-from nearcast.model.columns import EVENTS
+from nearcast.model.columns import EVENTS, any_derived
 from nearcast.model.limits import Limits
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.model.zone import ZoneLayer, ZoneRule
@@ -22,7 +22,7 @@ from nearcast.relations.evaluations import TooManyPairs
 from nearcast.relations.plain import cause_at
 from nearcast.relations.reports import GEOGRAPHIC, PLANAR, EntityTable, ReportTable
 from nearcast.relations.transition_tables import CausingEvents
-from nearcast.state.derived import Cause, StageInput, has_derived
+from nearcast.state.derived import Cause, StageInput
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.repository import NewestEvents, Repository, without_excess
 from nearcast.state.spatial_windows import SpatialWindows
@@ -65,6 +65,12 @@ class ZoneStage:
         """The layers, in the order of their definitions."""
         return list(self._layers.values())
 
+    def passes_over(self, stage_input: StageInput) -> bool:
+        """See `DerivingStage`."""
+        if self._layers or not self._clocks.are_of(stage_input.registry.settings.channels):
+            return False
+        return not any(isinstance(change, ZONE_CHANGES) for _, change in stage_input.changes)
+
     def derive(self, stage_input: StageInput) -> Iterator[pa.Table]:
         """What a stretch of the journal causes, ascending by position and part; to be taken to its end.
 
@@ -79,7 +85,7 @@ class ZoneStage:
         if not self._layers and not concerning:
             return
         events = without_excess(stage_input.events, self._limits.entity_bytes)
-        if has_derived(events):
+        if any_derived(events):
             events = events.filter(pc.equal(events.column("part"), 0))
         newest = NewestReportsThen(stage_input.repository, events)
         done, positions = 0, events.column("position").to_numpy()
