@@ -19,6 +19,10 @@ CLOSE = 8
 """Numbers below so many times their count are told apart by looking each up, not by sorting."""
 
 
+FEWEST = 32
+"""Numbers up to which they are told apart in Python sooner than by NumPy's calls, each of which costs by itself."""
+
+
 def runs(first: npt.NDArray[Any], count: npt.NDArray[Any]) -> Integers:
     """The numbers from each first on, so many each."""
     return np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
@@ -33,6 +37,10 @@ def distinct(numbers: Integers) -> Integers:
 
 def placed(numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Integers]:
     """The distinct ones of numbers that are not negative, ascending, and of each its place among them."""
+    if len(numbers) <= FEWEST:
+        own = numbers.tolist()
+        places = {number: place for place, number in enumerate(sorted(set(own)))}
+        return np.array([*places], numbers.dtype), np.array([places[number] for number in own], np.int64)
     size = int(numbers.max(initial=0)) + 1
     if size > CLOSE * len(numbers):
         return np.unique(numbers, return_inverse=True)

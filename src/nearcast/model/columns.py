@@ -107,6 +107,9 @@ selects it, so that a change of role is a look-up for what still waits (semantic
 `others` are the client's other subscriptions that selected the event, most urgent first: one of them takes over what
 still waits when `subscription` ends. Null where there are none."""
 
+NO_DELIVERIES = DELIVERIES.empty_table()
+"""As most small batches have it: to make an empty table takes longer than to make one with some rows."""
+
 OUTCOMES = pa.schema(
     [
         ("position", pa.int64()),

@@ -21,12 +21,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from nearcast.journal.locations import Location, journal_at
 from nearcast.journal.seam import Journal
-from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS, are_control
+from nearcast.model.columns import NO_DELIVERIES, SOURCE_FILTERS, any_control
 from nearcast.pipeline.executors.cluster_session import cluster_session
 from nearcast.pipeline.follower import Follower
 from nearcast.pipeline.journal_retention import RetentionThread
@@ -163,10 +162,10 @@ class BatchDecider:
         began, refused, late = time.perf_counter(), self.follower.refused, self.follower.known.repository.late
         forgotten = self.follower.known.forgotten
         # So that a batch that nobody gets has a schema too.
-        tables, delivered = [DELIVERIES.empty_table()], 0
+        tables, delivered = [NO_DELIVERIES], 0
         spreader, spread = self._spreader, self._config.spread
         # What stages refuse of control events is known, and written, only when all is decided.
-        alone = not pc.any(are_control(events)).as_py()
+        alone = not any_control(events)
         for batch in self.follower.fold_events(events, through):
             # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
             derived = self._keep_derived(batch)

@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from nearcast.journal.jetstream.nats_address import VARIABLE, is_nats
 from nearcast.journal.seam import Journal
 from nearcast.matching.spatial.geometry_sharing import SingleFilter
-from nearcast.model.columns import DELIVERIES, EVENTS, are_control
+from nearcast.model.columns import DELIVERIES, EVENTS, NO_DELIVERIES, are_control
 from nearcast.model.filter import Filter
 from nearcast.pipeline.executors.shared_files import CarriedFiles, SharedFile, checksum_of, content_of, located
 from nearcast.pipeline.executors.worker_function import OWN_ADVICE, outcome_of, worker_function
@@ -228,7 +228,7 @@ def _deliveries(blocks: pa.Table) -> pa.Table:
     ordered = blocks.sort_by("after").column("block")
     tables = [pa.ipc.open_stream(block.as_buffer()).read_all() for block in ordered]
     excess = [pair for one in tables for pair in orjson.loads(one.schema.metadata[EXCESS])]
-    found = pa.concat_tables([DELIVERIES.empty_table(), *(one.replace_schema_metadata(None) for one in tables)])
+    found = pa.concat_tables([NO_DELIVERIES, *(one.replace_schema_metadata(None) for one in tables)])
     return found.replace_schema_metadata({EXCESS: orjson.dumps(excess)}) if excess else found
 
 

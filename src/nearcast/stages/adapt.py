@@ -6,7 +6,7 @@ is the one of the greatest level, and among equals the one that was added first.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 from nearcast.delivery.subscription_index import ANY_ROLE, GroupAssignments
 from nearcast.matching.bitset import MatchedPairs
 from nearcast.model.arrays import Integers, placed, runs
-from nearcast.model.columns import DELIVERIES, OTHER, ROLE_LEVEL
+from nearcast.model.columns import DELIVERIES, FEW, NO_DELIVERIES, OTHER, ROLE_LEVEL
 from nearcast.stages.fold import FoldedBatch
 from nearcast.state.timeline import Positions, Timeline
 
@@ -46,20 +46,21 @@ def adapt(batch: FoldedBatch, events: pa.Table, pairs: MatchedPairs, alternative
     Without `alternatives` (levels under other roles, other subscriptions) null is in their place: history has no use
     for them.
     """
+    if not len(pairs.lanes):
+        return NO_DELIVERIES
     rows, names, ids = _heard(batch.assignments, events.column("position").to_numpy(), pairs)
-    best, rest = _most_urgent(rows.select(_present(batch.clients.roles, names, rows)))
-    clients, subscriptions = pa.array(names, pa.string()), pa.array(ids, pa.string())
+    best, rest = _most_urgent(_present(batch.clients.roles, names, rows))
     levels = pa.nulls(len(best), DELIVERIES.field("by_role").type)
     if alternatives and len(best) and (rows.role != ANY_ROLE).any():
         levels = _levels_by_role(batch, rows, best, len(names))
     others = pa.nulls(len(best), DELIVERIES.field("others").type)
     if alternatives and len(rest):
-        others = _others(rest, best, subscriptions)
+        others = _others(rest, best, ids)
     return pa.table(
         [
             pa.array(best.position),
-            clients.take(pa.array(best.client)),
-            subscriptions.take(pa.array(best.order)),
+            _texts(names, best.client),
+            _texts(ids, best.order),
             pa.array(best.level.astype(np.int8)),
             levels,
             others,
@@ -67,6 +68,13 @@ def adapt(batch: FoldedBatch, events: pa.Table, pairs: MatchedPairs, alternative
         ],
         schema=DELIVERIES,
     )
+
+
+def _texts(texts: Sequence[str], which: Integers) -> pa.Array:
+    """Some of these texts, by number, as a column."""
+    if len(which) <= FEW:
+        return pa.array([texts[number] for number in which.tolist()], pa.string())
+    return pa.array(texts, pa.string()).take(pa.array(which))
 
 
 def heard_by(
@@ -113,12 +121,14 @@ def _heard(
     return rows, [names[index] for index in by_name], ids
 
 
-def _present(roles: Timeline[str, int], names: list[str], rows: _Rows) -> npt.NDArray[np.bool_]:
-    """Which rows hold under the role and task that their client has at their position."""
+def _present(roles: Timeline[str, int], names: list[str], rows: _Rows) -> _Rows:
+    """The rows that hold under the role and task that their client has at their position."""
     present = rows.role == ANY_ROLE
+    if present.all():
+        return rows
     other = np.flatnonzero(~present)
     present[other] = rows.role[other] == as_of(roles, names, rows.client[other], rows.position[other])
-    return present
+    return rows.select(present)
 
 
 def as_of(track: Timeline[str, int], names: list[str], key: Integers, position: Integers) -> Integers:
@@ -150,13 +160,15 @@ def _most_urgent(rows: _Rows) -> tuple[_Rows, _Rows]:
     # One key instead of two, and where nobody hears an event twice, as is common, nothing else to sort by.
     key = rows.lane * (int(rows.client.max()) + 1) + rows.client
     sorting = np.argsort(key)
-    if (np.diff(key[sorting]) == 0).any():
-        sorting = np.lexsort((rows.order, -rows.level, key))
-    first = np.diff(key[sorting], prepend=-1) > 0
-    return rows.select(sorting[first]), rows.select(sorting[~first])
+    key = key[sorting]
+    again = np.append(False, key[1:] == key[:-1])
+    if not again.any():
+        return rows.select(sorting), rows.select(sorting[:0])
+    sorting = np.lexsort((rows.order, -rows.level, rows.client, rows.lane))
+    return rows.select(sorting[~again]), rows.select(sorting[again])
 
 
-def _others(rest: _Rows, best: _Rows, subscriptions: pa.Array) -> pa.Array:
+def _others(rest: _Rows, best: _Rows, subscriptions: Sequence[str]) -> pa.Array:
     """For each row of `best` the client's other subscriptions that selected the event, each with its level.
 
     A subscription with several groups under one role counts once, with the greatest level.
@@ -167,7 +179,7 @@ def _others(rest: _Rows, best: _Rows, subscriptions: pa.Array) -> pa.Array:
     _, once = np.unique(own, axis=0, return_index=True)
     once = np.sort(once[rest.order[once] != best.order[mine[once]]])
     entries = pa.StructArray.from_arrays(
-        [subscriptions.take(pa.array(rest.order[once])), pa.array(rest.level[once].astype(np.int8))],
+        [_texts(subscriptions, rest.order[once]), pa.array(rest.level[once].astype(np.int8))],
         fields=list(OTHER),
     )
     return _lists("others", entries, mine[once], np.bincount(mine[once], minlength=len(best)) > 0)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.matching.spatial.geometry_sharing import match_within_budget
-from nearcast.model.columns import DELIVERIES
+from nearcast.model.columns import NO_DELIVERIES
 from nearcast.stages.adapt import adapt, as_of
 from nearcast.stages.fold import FoldedBatch, Parse, StateFold
 from nearcast.state.timeline import Timeline
@@ -23,7 +23,7 @@ from nearcast.state.timeline import Timeline
 def decide(batch: FoldedBatch, events: pa.Table, alternatives: bool = True) -> pa.Table:
     """The DELIVERIES of some of a batch's events, given in any parts."""
     if not len(events):
-        return DELIVERIES.empty_table()
+        return NO_DELIVERIES
     pairs = match_within_budget(batch.index.match, events, batch.around)
     return adapt(batch, events, pairs, alternatives)
 

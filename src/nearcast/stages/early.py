@@ -24,7 +24,7 @@ from nearcast.model.changes import (
     SubscriptionChange,
     SubscriptionRemoval,
 )
-from nearcast.model.columns import DELIVERIES, EVENTS, are_control
+from nearcast.model.columns import EVENTS, NO_DELIVERIES, are_control
 from nearcast.model.event import Event
 from nearcast.model.expression import Call, remembered
 from nearcast.model.filter import And, Atom, Entities, Filter, Not, Operator, Or, PlainNot, atoms, located_sides
@@ -101,8 +101,8 @@ class EarlyDecider:
             # What came before in a channel that is decided early from now on may still wait for the pipeline.
             left = max(changes)
         if positions and blocked:
-            return EarlyDecisions([], DELIVERIES.empty_table(), [], positions[-1])
-        deliveries = pa.concat_tables([DELIVERIES.empty_table(), *(one.deliveries for one in found)])
+            return EarlyDecisions([], NO_DELIVERIES, [], positions[-1])
+        deliveries = pa.concat_tables([NO_DELIVERIES, *(one.deliveries for one in found)])
         return EarlyDecisions(positions, deliveries, [each for one in found for each in one.unsure], left)
 
     def _batches(self, events: pa.Table) -> Sequence[FoldedBatch]:
@@ -132,7 +132,7 @@ class EarlyDecider:
         names = pa.array(sorted(decentralised(batch.settings)), pa.string())
         events = batch.events.filter(pc.is_in(batch.events.column("channel"), value_set=names))
         if not len(events):
-            return EarlyDecisions([], DELIVERIES.empty_table(), [])
+            return EarlyDecisions([], NO_DELIVERIES, [])
         pairs = match_within_budget(batch.index.match, events, batch.around)
         # The pipeline tells of it.
         batch.around.excess.clear()
