@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from nearcast.geo.distance import Floats
 from nearcast.model.arrays import Flags
-from nearcast.model.columns import entries_of
+from nearcast.model.columns import FEW, entries_of
 from nearcast.model.event import OWN, Place
 from nearcast.model.values import EXACT, Kind, Value
 
@@ -36,8 +36,26 @@ _FIELDS: dict[Kind, tuple[str, ...]] = {
 }
 
 
-Part = tuple[str, Codes, Any]
-"""A field of ATTRIBUTE, and an Arrow array of its values for these lanes, null where there is none."""
+Part = tuple[Codes, Any]
+"""Lanes, and of each a value: as an array, or as an Arrow array or a list of texts."""
+
+FEW_ENTRIES = 2_048
+"""Attributes of a batch up to which their texts are sooner told apart in Python than by calls of Arrow by column."""
+
+
+class ColumnLiterals:
+    """Literals of one column's tests, as values are compared with them."""
+
+    def __init__(self, literals: Sequence[Value]) -> None:
+        self.exact = [plain(literal) for literal in literals]
+        self.near: npt.NDArray[Any] = np.zeros(0)
+        self.between: list[tuple[int, int]] = []
+        """Integers between two doubles, each with its number."""
+        if literals and not isinstance(literals[0], str):
+            times = hasattr(literals[0], "timestamp")
+            self.near = np.array(self.exact, np.int64) if times else np.array([float(one) for one in self.exact])
+            large = [(n, one) for n, one in enumerate(self.exact) if isinstance(one, int) and abs(one) > EXACT]
+            self.between = [(n, one) for n, one in large if int(self.near[n]) != one]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +70,22 @@ class Column:
     codes: Codes
     values: Sequence[Any] | npt.NDArray[Any]
 
-    def bounds(self, literals: Sequence[Value]) -> tuple[Codes, Codes]:
+    def bounds(self, literals: ColumnLiterals) -> tuple[Codes, Codes]:
         """For each literal: how many distinct values are below it, and how many are at most it."""
         if isinstance(self.values, list):
-            known = [plain(literal) for literal in literals]
-            below = [bisect_left(self.values, literal) for literal in known]
-            upto = [bisect_right(self.values, literal, lo=low) for literal, low in zip(known, below, strict=True)]
+            below = [bisect_left(self.values, literal) for literal in literals.exact]
+            pairs = zip(literals.exact, below, strict=True)
+            upto = [bisect_right(self.values, literal, lo=low) for literal, low in pairs]
             return np.array(below, np.int64), np.array(upto, np.int64)
         return _array_bounds(np.asarray(self.values), literals)
+
+
+def _array_bounds(values: npt.NDArray[Any], literals: ColumnLiterals) -> tuple[Codes, Codes]:
+    below, upto = np.searchsorted(values, literals.near, "left"), np.searchsorted(values, literals.near, "right")
+    for number, literal in literals.between:
+        # Nothing equals it, and its nearest double is on one side of it.
+        below[number] = upto[number] = below[number] if int(literals.near[number]) > literal else upto[number]
+    return below, upto
 
 
 def encode(table: pa.Table, wanted: Iterable[tuple[str, Kind]]) -> dict[tuple[str, Kind], Column]:
@@ -68,12 +94,13 @@ def encode(table: pa.Table, wanted: Iterable[tuple[str, Kind]]) -> dict[tuple[st
     parts: dict[tuple[str, Kind], list[Part]] = {}
     for name in OWN:
         kind: Kind = "time" if name == "time" else "text"
-        if (name, kind) in keys:
-            parts[name, kind] = [(kind, np.arange(len(table)), table.column(name))]
+        column = table.column(name)
+        if (name, kind) in keys and column.null_count < len(column):
+            there = np.flatnonzero(np.asarray(column.is_valid()))
+            parts[name, kind] = [(there, _numpy(kind, column.drop_null()))]
     for key, part in _attribute_parts(table, keys):
         parts.setdefault(key, []).append(part)
-    columns = {key: _column(key[1], found) for key, found in parts.items()}
-    return {key: column for key, column in columns.items() if len(column.lanes)}
+    return {key: _column(key[1], found) for key, found in parts.items()}
 
 
 def _attribute_parts(table: pa.Table, keys: set[tuple[str, Kind]]) -> Iterator[tuple[tuple[str, Kind], Part]]:
@@ -85,48 +112,70 @@ def _attribute_parts(table: pa.Table, keys: set[tuple[str, Kind]]) -> Iterator[t
     # NumPy sorts numbers of 16 bits digit by digit, several times as fast as wider ones.
     which = which.astype(np.int16) if len(names) < 2**15 else which
     order = np.argsort(which, kind="stable")
-    starts = np.searchsorted(which[order], np.arange(len(names) + 1))
+    starts = np.searchsorted(which[order], np.arange(len(names) + 1)).tolist()
+    kinds = {kind for _, kind in keys}
+    fields = [_EntryField(kind, name, entries) for kind in _FIELDS if kind in kinds for name in _FIELDS[kind]]
     for index, name in enumerate(names):
         rows = order[starts[index] : starts[index + 1]]
-        if not len(rows):
-            continue
-        chosen = entries.take(pa.array(rows))
-        for kind in [kind for kind in _FIELDS if (name, kind) in keys]:
-            for field in _FIELDS[kind]:
-                yield (name, kind), (field, lanes[rows], chosen.field(field))
+        for one in fields if len(rows) else ():
+            if (name, one.kind) in keys and len(here := one.there(rows)):
+                yield (name, one.kind), (lanes[here], one.values(here))
+
+
+class _EntryField:
+    """A field of all attributes of a batch."""
+
+    def __init__(self, kind: Kind, name: str, entries: pa.StructArray) -> None:
+        self.kind = kind
+        array = entries.field(name)
+        self._valid = np.asarray(array.is_valid()) if array.null_count else None
+        self._none = array.null_count == len(array)
+        self._values = None if self._none else _numpy(name, array)
+
+    def there(self, rows: Numbers) -> Numbers:
+        """Those of some attributes that have a value here."""
+        if self._none:
+            return rows[:0]
+        return rows if self._valid is None else rows[self._valid[rows]]
+
+    def values(self, rows: Numbers) -> Any:
+        """Their values."""
+        if isinstance(self._values, list):
+            return [self._values[row] for row in rows.tolist()]
+        return self._values.take(pa.array(rows)) if isinstance(self._values, pa.Array) else self._values[rows]
+
+
+def _numpy(field: str, array: Any) -> Any:
+    """The values of a field, anything where there are none: an array, or of texts an Arrow array or a list."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+        array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+    if field == "text":
+        return array.to_pylist() if len(array) <= FEW_ENTRIES else array
+    array = array.cast(pa.int64()) if field == "time" else array
+    nothing = False if field == "boolean" else 0
+    return (array.fill_null(nothing) if array.null_count else array).to_numpy(zero_copy_only=False)
 
 
 def _column(kind: Kind, parts: Sequence[Part]) -> Column:
-    """One column from its parts."""
-    pieces, found = [], []
-    for field, lanes, array in parts:
-        here = np.asarray(array.is_valid())
-        if here.any():
-            found.append(lanes[here])
-            pieces.append(_numpy(field, array.drop_null()))
-    if not pieces:
-        return Column(np.array([], np.int64), np.array([], np.int64), [])
-    values, codes = _distinct(kind, pieces)
-    where = np.concatenate(found)
+    """One column from its parts, the lanes of each of which ascend."""
+    values, codes = _distinct(kind, [values for _, values in parts])
+    if len(parts) == 1:
+        return Column(parts[0][0], codes, values)
+    where = np.concatenate([lanes for lanes, _ in parts])
     order = np.argsort(where, kind="stable")
     return Column(where[order], codes[order], values)
 
 
-def _numpy(field: str, array: Any) -> Any:
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-        array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
-    if field == "time":
-        return array.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return array if field == "text" else array.to_numpy(zero_copy_only=False)
-
-
 def _distinct(kind: Kind, pieces: list[Any]) -> tuple[Any, Codes]:
     if kind == "text":
-        return _distinct_texts(pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces))
+        return _distinct_texts(pieces)
     if kind == "number" and any(piece.dtype == np.int64 and _beyond(piece) for piece in pieces):
-        return _distinct_exactly(pieces)
+        return _ranked([value for piece in pieces for value in piece.tolist()])
     together = np.concatenate([piece.astype(np.int64 if kind == "time" else np.float64) for piece in pieces])
+    if len(together) <= FEW:
+        known, codes = _ranked(together.tolist())
+        return np.array(known, together.dtype), codes
     values, codes = np.unique(together, return_inverse=True)
     # NaNs are sorted last, and are one value to `unique`.
     if len(values) and kind == "number" and np.isnan(values[-1]):
@@ -135,10 +184,13 @@ def _distinct(kind: Kind, pieces: list[Any]) -> tuple[Any, Codes]:
 
 
 def _beyond(integers: npt.NDArray[np.int64]) -> bool:
-    return bool((integers > EXACT).any() or (integers < -EXACT).any())
+    return bool(integers.max() > EXACT or integers.min() < -EXACT)
 
 
-def _distinct_texts(array: pa.StringArray) -> tuple[list[str], Codes]:
+def _distinct_texts(pieces: list[Any]) -> tuple[list[str], Codes]:
+    if all(isinstance(piece, list) for piece in pieces):
+        return _ranked([text for piece in pieces for text in piece])
+    array = pa.concat_arrays([pa.array(piece, pa.string()) if isinstance(piece, list) else piece for piece in pieces])
     coded = array.dictionary_encode()
     texts = coded.dictionary.to_pylist()
     order = sorted(range(len(texts)), key=texts.__getitem__)
@@ -147,26 +199,14 @@ def _distinct_texts(array: pa.StringArray) -> tuple[list[str], Codes]:
     return [texts[index] for index in order], rank[coded.indices.to_numpy()]
 
 
-def _distinct_exactly(pieces: list[Any]) -> tuple[list[int | float], Codes]:
-    """Integers that doubles cannot hold, beside doubles: Python's own comparison is exact."""
-    together: list[int | float] = [value for piece in pieces for value in piece.tolist()]
+def _ranked(together: list[Any]) -> tuple[list[Any], Codes]:
+    """The distinct ones of values in order, and the rank of each value; that of a NaN is behind them.
+
+    Python's own comparison is exact, also of integers that doubles cannot hold with doubles.
+    """
     values = sorted({value for value in together if value == value})
     rank = {value: index for index, value in enumerate(values)}
     return values, np.array([rank.get(value, len(values)) for value in together], np.int64)
-
-
-def _array_bounds(values: npt.NDArray[Any], literals: Sequence[Value]) -> tuple[Codes, Codes]:
-    known = [plain(literal) for literal in literals]
-    if values.dtype == np.int64:
-        exact = np.array(known, np.int64)
-        return np.searchsorted(values, exact, "left"), np.searchsorted(values, exact, "right")
-    near = np.array([float(literal) for literal in known])
-    below, upto = np.searchsorted(values, near, "left"), np.searchsorted(values, near, "right")
-    for index, literal in enumerate(known):
-        # An integer between two doubles: nothing equals it, and its nearest double is on one side of it.
-        if isinstance(literal, int) and abs(literal) > EXACT and int(near[index]) != literal:
-            below[index] = upto[index] = below[index] if int(near[index]) > literal else upto[index]
-    return below, upto
 
 
 def plain(literal: Value) -> Any:

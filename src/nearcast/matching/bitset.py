@@ -44,7 +44,6 @@ from nearcast.matching.computed_atoms import ComputedAtoms, packed_truths
 from nearcast.matching.location_atoms import DistanceAtoms, Paths, Walk, anchor_of
 from nearcast.model.expression import Call
 from nearcast.model.filter import Filter, Operator
-from nearcast.model.values import Value
 from nearcast.state.timeline import Environment, Positions
 
 WIDE = 8
@@ -175,15 +174,16 @@ class BatchColumn:
 def place(column: Column, tests: ColumnTests) -> BatchColumn:
     """Places the literals of a column's tests among the values of the batch."""
     below, upto = column.bounds(tests.ordered)
-    spans = np.zeros((len(tests.spans), 2), np.int64)
-    for row, ends in enumerate(tests.spans.values()):
-        low, high = column.bounds(ends)
-        spans[row] = low[0], high[1]
-    return BatchColumn(column, tests, below, upto, _codes(column, tests.equal), spans, _members(column, tests))
+    spans = np.zeros((0, 2), np.int64)
+    if tests.spans:
+        lows, highs = column.bounds(tests.ends)
+        spans = np.stack((lows[::2], highs[1::2]), axis=1)
+    return BatchColumn(column, tests, below, upto, _codes(column, tests), spans, _members(column, tests))
 
 
-def _codes(column: Column, literals: Mapping[Value, int]) -> Codes:
+def _codes(column: Column, tests: ColumnTests) -> Codes:
     """The code of each literal: by looking the batch's texts up among the literals, other kinds by their bounds."""
+    literals = tests.equal
     codes = np.full(len(literals), -1, np.int64)
     if literals and isinstance(column.values, list) and column.values and isinstance(column.values[0], str):
         for code, value in enumerate(column.values):
@@ -191,7 +191,7 @@ def _codes(column: Column, literals: Mapping[Value, int]) -> Codes:
             if number is not None:
                 codes[number] = code
     elif literals:
-        below, upto = column.bounds(list(literals))
+        below, upto = column.bounds(tests.equal_literals)
         codes = np.where(upto > below, below, -1)
     return codes
 
@@ -345,8 +345,8 @@ class BitsetMatcher:
 
     def __init__(self, groups: Sequence[FilterGroup], conditions: Sequence[Filter] = ()) -> None:
         graph = FilterGraph()
-        self._roots: list[tuple[int, int, int]] = []
-        self._next: list[int] = []
+        roots: list[tuple[int, int, int]] = []
+        following: list[int] = []
         self.left_out: list[int] = []
         for number, (filter, classes) in enumerate(groups):
             try:
@@ -354,8 +354,8 @@ class BitsetMatcher:
             except RecursionError:
                 self.left_out.append(number)
                 continue
-            self._roots += [(node, number, level) for node, level in nodes]
-            self._next += [node for node, _ in nodes[1:]] + [-1] * (len(nodes) > 0)
+            roots += [(node, number, level) for node, level in nodes]
+            following += [node for node, _ in nodes[1:]] + [-1] * (len(nodes) > 0)
         self._conditions = [graph.add_form(plain_form(condition)) for condition in conditions]
         literals = [node for node in graph.nodes if isinstance(node, Literal)]
         distinct = list(dict.fromkeys(literal.atom for literal in literals))
@@ -372,6 +372,8 @@ class BitsetMatcher:
             np.array([literal.wanted is wanted for literal in literals], np.bool_) for wanted in RequiredTruth
         ]
         self._layers = graph.layers()
+        self._roots = np.array(roots, np.int64).reshape(-1, 3)
+        self._next = np.array(following, np.int64)
 
     def match(self, table: pa.Table, around: Environment) -> MatchedPairs:
         """The pairs of a table of EVENTS, ascending by position, with all groups: by lane, then group."""
@@ -393,10 +395,9 @@ class BitsetMatcher:
         return flags
 
     def _match_chunks(self, table: pa.Table, around: Environment) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
-        if not self._roots:
+        if not len(self._roots):
             return
-        nodes, groups, levels = (np.array(part, np.int64) for part in zip(*self._roots, strict=True))
-        following = np.array(self._next, np.int64)
+        (nodes, groups, levels), following = self._roots.T, self._next
         for first, lanes, rows, where in self._chunks(table, around):
             held = rows[where[nodes]]
             # A pair has its greatest level only: where the next threshold holds too, this one is not it.

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nearcast.matching.batch_columns import Column, Numbers, encode
+from nearcast.matching.batch_columns import Column, ColumnLiterals, Numbers, encode
 from nearcast.model.arrays import Integers, distinct
 from nearcast.model.filter import Atom, Operator
 from nearcast.model.values import EXACT, Kind, Value
@@ -38,16 +38,19 @@ class ColumnTests:
     """The tests of one column. `orderings`, `equals`, `lists`, `differs` are (atoms, literals), side by side.
 
     Literals of orderings count in `ordered`, those of the others in `equal`. `lists` are the equalities of IN atoms,
-    by atom. `spans` and `patterns` are by atom. `atoms` are all that compare in this column.
+    by atom. `spans` and `patterns` are by atom, `ends` has both ends of each span. `atoms` are all that compare in this
+    column.
     """
 
-    ordered: Sequence[Value]
+    ordered: ColumnLiterals
     orderings: dict[Operator, tuple[Numbers, Numbers]]
     equal: dict[Value, int]
+    equal_literals: ColumnLiterals
     equals: tuple[Numbers, Numbers]
     lists: tuple[Numbers, Numbers]
     differs: tuple[Numbers, Numbers]
     spans: dict[int, tuple[Value, Value]]
+    ends: ColumnLiterals
     patterns: dict[int, str]
     atoms: Numbers
 
@@ -74,9 +77,10 @@ class _Collected:
         every = dict.fromkeys(chain(single[0], *listed, single[1]))
         equal = dict(zip(every, range(len(every)), strict=True))
         return ColumnTests(
-            ordered,
+            ColumnLiterals(ordered),
             {operator: _side_by_side(tests[operator], order) for operator in ORDERINGS},
             equal,
+            ColumnLiterals([*equal]),
             _side_by_side(tests[Operator.EQ], equal),
             (
                 np.repeat(np.array([number for number, _ in self.lists], np.intp), list(map(len, listed))),
@@ -84,6 +88,7 @@ class _Collected:
             ),
             _side_by_side(tests[Operator.NE], equal),
             self.spans,
+            ColumnLiterals([end for ends in self.spans.values() for end in ends]),
             self.patterns,
             np.array(list(self.atoms), np.intp),
         )
