@@ -95,7 +95,8 @@ def events_told(
         table = to_table(events)
         times = {position: NOON for position, _ in changes}
         stage_input = StageInput(changes, times, table, registry, repository)
-        told += () if engine.passes_over(stage_input) else as_events(engine.derive(stage_input))
+        if isinstance(engine, Reference) or not engine.passes_over(stage_input):
+            told += as_events(engine.derive(stage_input))
         if excess is not None:
             excess.update(stage_input.excess)
         repository.fold_events(table)

@@ -130,7 +130,7 @@ class _EntryField:
         array = entries.field(name)
         self._valid = np.asarray(array.is_valid()) if array.null_count else None
         self._none = array.null_count == len(array)
-        self._values = None if self._none else _numpy(name, array)
+        self._values: Any = None if self._none else _numpy(name, array)
 
     def there(self, rows: Numbers) -> Numbers:
         """Those of some attributes that have a value here."""
