@@ -7,8 +7,9 @@ import pickle
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from nearcast.journal import sqlite as sqlite_module
 from nearcast.journal.sqlite import SqliteJournal, connected
 from nearcast.model.columns import EVENTS, LOGS, entered_events, to_table
 from nearcast.model.event import Event
+from nearcast.runtime.wakeups import WakeUps
 from tests.journal.rows import deliveries, events, ids, letters, positions
 
 WRITER = """
@@ -338,27 +340,76 @@ def test_what_is_written_between_two_looks_is_no_damage(
         assert 1 == read(journal)
 
 
-def test_while_nothing_is_written_who_waits_asks_the_file_for_its_version_alone(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The ends of logs are asked for once, and once more where somebody has committed something else."""
-    asked: list[str] = []
+@pytest.fixture
+def asked(sqlite: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What journals other than that one, which is open, ask of their files."""
+    found: list[str] = []
 
     def traced(path: str) -> sqlite3.Connection:
         connection = connected(path)
-        connection.set_trace_callback(asked.append)
+        connection.set_trace_callback(found.append)
         return connection
 
-    with closing(SqliteJournal(file)) as other:
-        monkeypatch.setattr(sqlite_module, "connected", traced)
-        with closing(SqliteJournal(file)) as journal:
-            asked.clear()
-            assert not journal.wait({"events": 0, "deliveries": 0}, 0.3)
-            assert 2 == sum("FROM ends" in one for one in asked)
-            written = iter([("dead letters", letters(1)), ("events", events("a"))])
-            # What others do while it sleeps.
-            monkeypatch.setattr(time, "sleep", lambda _: other.append(*next(written)))
-            asked.clear()
-            assert journal.wait({"events": 0}, 60)
-            assert 3 == sum("FROM ends" in one for one in asked)
-            assert "PRAGMA data_version" == asked[0]
+    monkeypatch.setattr(sqlite_module, "connected", traced)
+    return found
+
+
+def count(asked: Sequence[str], text: str) -> int:
+    """How many of the statements have a text."""
+    return sum(text in one for one in asked)
+
+
+def test_while_nothing_is_written_who_waits_asks_the_file_for_nothing(file: Path, asked: list[str]) -> None:
+    """Only as it begins to wait, and as it has waited for so long."""
+    with closing(SqliteJournal(file)) as journal:
+        asked.clear()
+        assert not journal.wait({"events": 0, "deliveries": 0}, 0.3)
+        assert (2, 2) == (count(asked, "FROM ends"), count(asked, "data_version"))
+
+
+def test_a_commit_wakes_who_waits(sqlite: SqliteJournal, file: Path, asked: list[str]) -> None:
+    """Who looks for the ends once more; and goes on waiting where something else was committed."""
+    with closing(SqliteJournal(file)) as journal:
+        waiting = threading.Thread(target=journal.wait, args=({"events": 0}, 60))
+        asked.clear()
+        waiting.start()
+        for looks, (log, rows) in enumerate([("dead letters", letters(1)), ("events", events("a"))], 1):
+            while count(asked, "WHERE log = 'events'") < looks:
+                time.sleep(0.001)
+            before = count(asked, "data_version")
+            sqlite.append(log, rows)
+        waiting.join(20)
+        assert not waiting.is_alive()
+        assert 1 == count(asked, "data_version") - before
+
+
+def test_who_waits_is_woken_though_nothing_was_written(file: Path) -> None:
+    """Where somebody wants it to look."""
+    with closing(SqliteJournal(file)) as other, closing(SqliteJournal(file)) as journal:
+        assert not journal.wait({"events": 0}, 0.01)
+        other.wake()
+        assert journal.wait({"events": 0}, 60)
+        assert not journal.end("events")
+
+
+def test_commits_that_wake_nobody_are_looked_for(
+    sqlite: SqliteJournal, file: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of another machine: after some of them, often."""
+    monkeypatch.setattr(WakeUps, "wake", lambda *_: None)
+    with closing(SqliteJournal(file)) as journal:
+        for number in range(sqlite_module.UNHEARD):
+            threading.Timer(0.05, sqlite.append, ["events", events([number])]).start()
+            assert journal.wait({"events": number}, 0.3)
+        asked.clear()
+        assert not journal.wait({"events": 9}, 0.2)
+        assert count(asked, "data_version") > 2
+
+
+def test_where_nobody_can_be_woken_it_is_looked_often(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a disk without named pipes."""
+    monkeypatch.setattr(WakeUps, "sleeper", lambda _: None)
+    with closing(SqliteJournal(file)) as other, closing(SqliteJournal(file)) as journal:
+        threading.Timer(0.05, other.append, ["events", events("a")]).start()
+        assert journal.wait({"events": 0}, 60)
+        assert not journal.wait({"events": 1}, 0.02)

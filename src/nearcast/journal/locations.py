@@ -47,6 +47,15 @@ def journal_at(location: Location, read_only: bool = False, ids: Path | None = N
     return SqliteJournal(location, read_only)
 
 
+def wake(location: Location) -> None:
+    """Lets those look for themselves who wait for news of a journal that is a file of this machine."""
+    if is_nats(location) or str(location).startswith("archive:"):
+        return
+    from nearcast.journal import sqlite
+
+    sqlite.wake(location)
+
+
 def register_of(journal: Journal) -> ServerRegister:
     """The register of a journal's access servers: where the journal is. Raises `JournalError`."""
     from nearcast.journal.memory import MemoryJournal

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 WAIT = 0.01
 """Seconds between two looks at the end of a log: small against a batch, cheap against a read."""
 
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
 """After which who waits for news looks for himself, whatever was told."""
 
 
@@ -75,8 +75,11 @@ class JournalNotes(ABC):
 class Journal(ABC):
     """Ordered, kept logs. Safe to use from several threads and, where the medium allows, several processes.
 
-    Every method raises `JournalError` when the medium fails, naming it and what to do.
+    Every method raises `JournalError` when the medium fails, naming it and what to do. `wakes_own`: what this process
+    writes wakes at once who waits for it here.
     """
+
+    wakes_own = False
 
     @abstractmethod
     def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
@@ -196,6 +199,10 @@ class Journal(ABC):
                 break
             time.sleep(min(WAIT, left))
         return news
+
+    def wake(self) -> bool:
+        """Lets who waits look for himself, though nothing was written; whether he can be told."""
+        return False
 
     def follow(self, log: str, after: int, limit: int, stopped: Callable[[], bool]) -> Iterator[pa.Table]:
         """Non-empty tables of the rows after `after`, as they come, until `stopped()`; waits where there is nothing."""

@@ -12,6 +12,7 @@ flipped bit is reported as damaged, and which positions are, instead of being re
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import time
@@ -47,6 +48,7 @@ from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
 from nearcast.runtime.descriptors import exhausted
 from nearcast.runtime.file_lock import file_identity
+from nearcast.runtime.wakeups import Sleeper, WakeUps
 
 FORMAT = 4
 """The version of the tables and blocks below, kept in the file; a file of a newer format is not touched."""
@@ -75,6 +77,14 @@ too; and it would fill, in every connection, with blocks that are read once."""
 
 PROBE_BYTES = 64 * 1024
 
+COMMITTED, LOOK = b"c", b"l"
+"""By what who waits is woken: something was committed; or, though nothing was, he is to look for himself."""
+
+UNHEARD, DEAF_SECONDS = 3, 60.0
+"""After so many commits in a row that woke nobody, as those of another machine, it is not waited for so long that some
+do.
+"""
+
 FREE_PAGES = 1_000
 """So many free pages stay in the file, and a fifth of it; so many are given back at once, in some milliseconds."""
 
@@ -102,10 +112,16 @@ class SqliteJournal(Journal):
     `read_only`: it must be there, in this format, and nothing of it is changed; who writes meanwhile is not held up.
     """
 
+    wakes_own = True
+
     def __init__(self, path: str | PathLike[str], read_only: bool = False) -> None:
         self.path, self.read_only = fspath(path), read_only
         # Taking from a deque and giving back are atomic: threads share it without a lock.
         self._idle: deque[sqlite3.Connection] = deque()
+        self._sleepers: deque[Sleeper] = deque()
+        self._wakeups = WakeUps(self.path)
+        # How many commits in a row woke nobody, and until when it is not waited for being woken.
+        self._unheard, self._deaf_until = 0, -math.inf
         if read_only and not os.path.isfile(self.path):
             raise JournalError(f"journal {self.path}: expected a journal, got no file; give another path")
         with self._reading() as connection:
@@ -230,6 +246,7 @@ class SqliteJournal(Journal):
                 if mode != INCREMENTAL or free <= max(FREE_PAGES, pages // 5):
                     return
                 connection.execute(f"PRAGMA incremental_vacuum({FREE_PAGES})").fetchall()
+            self._wakeups.wake(COMMITTED)
 
     def stored_bytes(self) -> dict[str, int]:
         """See `Journal.stored_bytes`."""
@@ -262,19 +279,52 @@ class SqliteJournal(Journal):
             return max(0, found[0] - 1) if found and is_position(found[0]) else _end(connection, log)
 
     def wait(self, after: Mapping[str, int], seconds: float) -> bool:
-        """See `Journal.wait`. While nobody commits anything, the ends of logs are not asked for."""
+        """See `Journal.wait`. Who commits wakes who waits; while nobody does, the file is asked for nothing.
+
+        Where nobody can be woken, or some commits wake nobody, it is asked for its version every `WAIT` seconds.
+        """
         until = time.monotonic() + seconds
-        with self._reading() as watching:
+        with self._reading() as watching, self._sleeping() as sleeper:
             while True:
-                # Before the ends: what is committed behind this look makes another version.
+                # Before the ends: what is committed behind this look wakes, and makes another version.
                 version = _data_version(watching)
                 if any(self.end(log) > position for log, position in after.items()):
                     return True
-                while _data_version(watching) == version:
-                    left = until - time.monotonic()
-                    if left <= 0:
-                        return False
-                    time.sleep(min(WAIT, left))
+                if sleeper is None:
+                    slept = _unchanged(watching, version, until)
+                else:
+                    signs = sleeper.wait(until - time.monotonic())
+                    if LOOK in signs:
+                        return True
+                    slept = not signs and _data_version(watching) == version
+                    self._unheard = 0 if signs or slept else self._unheard + 1
+                if slept:
+                    return False
+
+    @contextmanager
+    def _sleeping(self) -> Iterator[Sleeper | None]:
+        """Who is woken by commits; None where nobody can be."""
+        if self._unheard >= UNHEARD:
+            self._unheard, self._deaf_until = 0, time.monotonic() + DEAF_SECONDS
+            # Their pipes may be gone.
+            self._drop_sleepers()
+        if self.read_only or time.monotonic() < self._deaf_until:
+            yield None
+            return
+        try:
+            sleeper: Sleeper | None = self._sleepers.pop()
+        except IndexError:
+            sleeper = self._wakeups.sleeper()
+        try:
+            yield sleeper
+        finally:
+            if sleeper is not None:
+                self._sleepers.append(sleeper)
+
+    def wake(self) -> bool:
+        """See `Journal.wake`."""
+        self._wakeups.wake(LOOK)
+        return True
 
     def sync(self) -> None:
         """See `Journal.sync`."""
@@ -325,9 +375,14 @@ class SqliteJournal(Journal):
             return set(others)
 
     def close(self) -> None:
-        """Closes the connections that are not in use just now."""
+        """Closes the connections that are not in use just now, and lets go of who slept here."""
+        self._drop_sleepers()
         while self._idle:
             self._idle.pop().close()
+
+    def _drop_sleepers(self) -> None:
+        while self._sleepers:
+            self._sleepers.pop().close()
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -343,6 +398,7 @@ class SqliteJournal(Journal):
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+        self._wakeups.wake(COMMITTED)
 
     @contextmanager
     def _snapshot(self) -> Iterator[sqlite3.Connection]:
@@ -505,6 +561,21 @@ def _data_version(connection: sqlite3.Connection) -> int:
     """A number that is another one once some other connection, of any process, has committed."""
     [version] = connection.execute("PRAGMA data_version").fetchone()
     return int(version)
+
+
+def _unchanged(connection: sqlite3.Connection, version: int, until: float) -> bool:
+    """Returns once a file has another version, or a time is over; whether it still has the same."""
+    while _data_version(connection) == version:
+        left = until - time.monotonic()
+        if left <= 0:
+            return True
+        time.sleep(min(WAIT, left))
+    return False
+
+
+def wake(path: str | PathLike[str]) -> None:
+    """Lets those who wait for news of the journal in a file look for themselves, though nothing was written."""
+    WakeUps(fspath(path)).wake(LOOK)
 
 
 def _advice(error: str) -> str:

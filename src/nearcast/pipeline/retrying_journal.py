@@ -35,7 +35,7 @@ class RetryingJournal(Journal):
     """
 
     def __init__(self, journal: Journal, stopped: Callable[[], bool]) -> None:
-        self.inner = journal
+        self.inner, self.wakes_own = journal, journal.wakes_own
         self._stopped, self._error_log = stopped, RateLimitedErrorLog("journal")
 
     def __reduce__(self) -> tuple[Callable[[str], Journal], tuple[str]]:
@@ -101,6 +101,10 @@ class RetryingJournal(Journal):
     def wait(self, after: Mapping[str, int], seconds: float) -> bool:
         """See `Journal.wait`."""
         return self._patiently(lambda: self.inner.wait(after, seconds))
+
+    def wake(self) -> bool:
+        """See `Journal.wake`."""
+        return self.inner.wake()
 
     def trim(self, log: str, rows: int, size: int) -> int:
         """See `Journal.trim`."""

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from nearcast.errors import JournalError
 from nearcast.journal.jetstream.nats_address import is_nats
 from nearcast.journal.locations import journal_at
-from nearcast.journal.seam import LOOK_SECONDS, WAIT
+from nearcast.journal.seam import WAIT
 from nearcast.model.columns import EVENTS
 from nearcast.pipeline.retrying_journal import RetryingJournal
 
@@ -106,8 +106,8 @@ class JournalStreamReader(SimpleDataSourceStreamReader):
             left = until - time.monotonic()
             if left <= 0:
                 break
-            # Nobody tells of a file that is made.
-            self.journal.wait({"events": after}, min(left, WAIT if self.halt else LOOK_SECONDS))
+            # Of a journal on NATS nobody tells that a file was made.
+            self.journal.wait({"events": after}, left if not self.halt or self.journal.wakes_own else min(left, WAIT))
         return end
 
     def _halted(self) -> bool:

@@ -93,6 +93,7 @@ class JournalTailer:
     def stop(self) -> None:
         """Ends the thread; it may be called from the thread's own `take`."""
         self._stopped.set()
+        self.journal.wake()
 
     def join(self, seconds: float) -> None:
         """Waits for the thread to end."""
@@ -128,8 +129,9 @@ class JournalTailer:
     def _wait(self) -> None:
         """Returns when there may be news, or some time is over."""
         after, until = {"events": self.events, "deliveries": self.deliveries}, time.monotonic() + LOOK_SECONDS
-        if not self.prompt:
-            self.journal.wait(after, LOOK_SECONDS)
+        if not self.prompt or self.journal.wakes_own:
+            while not self._stopped.is_set() and not self.journal.wait(after, LOOK_SECONDS):
+                pass
             return
         while not self._written.wait(WAIT) and time.monotonic() < until and not self.journal.wait(after, 0.0):
             pass
