@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -224,3 +224,20 @@ def test_subscriptions_of_unknown_clients_reach_nobody_until_these_come() -> Non
         assert plainly(history) == found
         assert [(305, "nobody")] == list(found)
         assert 298 == len(found[305, "nobody"][3])
+
+
+def test_stages_in_which_nothing_is_defined_are_not_asked_what_they_derive() -> None:
+    """Relations, zones and situations note that a batch was there; from its first definition on one is asked."""
+    reports = [Event(str(number), "t", "s", f"car {number}") for number in range(3)]
+    relation = RelationChange(relation_document({**ANY, "id": "near"}, HERE))
+    table, known = as_table([*reports, relation, *reports]), StateFold()
+    asked = []
+    for first, count in ((0, 1), (1, 2), (3, 2), (5, 2)):
+        with ExitStack() as watched:
+            counted = [
+                watched.enter_context(patch.object(stage, "derive", wraps=stage.derive)) for stage in known.stages
+            ]
+            list(known.fold(table.slice(first, count), parse))
+            asked.append([one.call_count for one in counted])
+    # The first batch comes with the settings, and with what was known before.
+    assert [[1, 0, 1], [0, 0, 0], [1, 0, 0], [1, 0, 0]] == asked
