@@ -13,7 +13,7 @@ from nearcast.pipeline.live import PipelineConfig, run
 def main(data: Path, metrics_port: int) -> None:
     """Runs until it is ended."""
     end_with_supervisor()
-    run(PipelineConfig(journal_path(data), data / "state", None, metrics_port, asynchronous=False))
+    run(PipelineConfig(journal_path(data), data / "state", None, metrics_port, asynchronous=False, stay=0.0))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,14 @@ class Reading:
             self.after = self.seen[-1][-1]
         return self.after < end
 
+    def has(self, position: int) -> bool:
+        """Whether it is there, or beyond."""
+        return self.after >= position
+
+    def coming(self, seconds: float) -> bool:
+        """Waits for more."""
+        return self.journal.wait({"events": self.after}, seconds)
+
 
 def test_every_event_comes_once_in_order(spark: SparkSession, journal: SqliteJournal) -> None:
     """Whoever is called reads on; what is more than a stretch is read by more calls, without news."""
@@ -64,6 +72,32 @@ def test_every_event_comes_once_in_order(spark: SparkSession, journal: SqliteJou
     assert list(range(1, 401)) == [at for stretch in reading.seen for at in stretch]
     assert max(map(len, reading.seen)) <= 40
     assert reading.calls >= calls + 3
+
+
+def test_a_batch_goes_on_with_what_comes(spark: SparkSession, journal: SqliteJournal) -> None:
+    """Spark is asked for no other, until that has lasted for so long; to stop it waits for nothing."""
+    reading = Reading(journal)
+    running = start(spark, journal.path, reading, coming=reading.coming, stay=300)
+    for number in range(5):
+        journal.append("events", events([number]))
+        until(partial(reading.has, number + 1))
+    assert 1 == running.batches
+    running.stop()
+    assert (1, [[1], [2], [3], [4], [5]]) == (running.batches - 1, reading.seen)
+    assert running.query.exception() is None
+
+
+def test_a_batch_goes_on_no_longer_than_asked(spark: SparkSession, journal: SqliteJournal) -> None:
+    """Then Spark notes how far it is, and begins the next one."""
+    reading = Reading(journal)
+    running = start(spark, journal.path, reading, coming=reading.coming, stay=0.1)
+    for number in range(3):
+        journal.append("events", events([number]))
+        until(partial(reading.has, number + 1))
+        time.sleep(0.2)
+    until(lambda: running.batches > 1)
+    running.stop()
+    assert 3 == reading.after
 
 
 def test_a_backlog_does_not_hold_up_a_stop(spark: SparkSession, journal: SqliteJournal) -> None:

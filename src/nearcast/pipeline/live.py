@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from nearcast.journal.locations import Location, journal_at
-from nearcast.journal.seam import Journal
+from nearcast.journal.seam import LOOK_SECONDS, Journal
 from nearcast.model.columns import NO_DELIVERIES, SOURCE_FILTERS, any_control
 from nearcast.pipeline.executors.cluster_session import cluster_session
 from nearcast.pipeline.follower import Follower
@@ -37,7 +37,7 @@ from nearcast.pipeline.monitoring import (
     PipelineMetrics,
     SituationMonitor,
 )
-from nearcast.pipeline.query import CHANGES, chunk_batch, start
+from nearcast.pipeline.query import CHANGES, STAY_SECONDS, chunk_batch, start
 from nearcast.pipeline.retrying_journal import RetryingJournal
 from nearcast.pipeline.snapshots import ready_file
 from nearcast.pipeline.spark_session import LOG_FILE, end_session
@@ -64,9 +64,12 @@ JAVA = {
 LIMIT = 100_000
 """Positions that are decided at once: so much fits the memory easily, unless events are large."""
 
+HALT_SECONDS = 0.1
+"""Between two looks whether the pipeline is to end, where a journal's readers cannot be told."""
+
 RENEWED_AFTER = 250_000
-"""Batches after which the query is begun anew. With asynchronous tracking of progress Spark 4.3 keeps some 200 bytes of
-every batch for ever (its entry in the map of watermarks is removed by synchronous tracking only)."""
+"""Batches of Spark's after which the query is begun anew. With asynchronous tracking of progress Spark 4.3 keeps some
+200 bytes of every batch for ever (its entry in the map of watermarks is removed by synchronous tracking only)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ class PipelineConfig:
     """How the pipeline runs: its journal, a folder for state, Spark's master, where it answers for
     metrics; how many positions are decided at once, from how many events on that is spread over the executors, in how
     many shards related pairs are kept, how many control events are taken at once, and a file of Spark's own settings.
+
+    A batch of Spark's goes on with what comes for so many seconds: `stay`.
 
     Not `asynchronous`: with Spark's own tracking of progress, which is slower and adds nothing here.
     """
@@ -88,6 +93,7 @@ class PipelineConfig:
     changes: int = CHANGES
     asynchronous: bool = True
     renewed_after: int = RENEWED_AFTER
+    stay: float = STAY_SECONDS
     metrics_host: str = "127.0.0.1"
     spark_properties: Path | None = None
 
@@ -117,7 +123,6 @@ class BatchDecider:
         self._guarded_states: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
         self._situations, self._excess = SituationMonitor(metrics), ExcessMonitor(metrics)
         self._crowds, self._fallen = CrowdMonitor(metrics), FallenClockMonitor(metrics)
-        self.batches = 0
         self._ticks, self._clocks = ticks(journal, self.follower.known), ClockMonitor(metrics)
         self._deciding = threading.Lock()
         # Before the first batch is done, which after a long pause takes long: what waits is seen meanwhile.
@@ -128,9 +133,13 @@ class BatchDecider:
     def __call__(self) -> bool:
         """Decides a stretch of what is new; whether more than that was there."""
         with self._deciding, self._metrics.failures.count_exceptions():
-            more = self._decide()
-        self.batches += 1
-        return more
+            return self._decide()
+
+    def coming(self, seconds: float) -> bool:
+        """Waits so long at most for events that are not decided yet; whether there may be some."""
+        # Where nobody can tell that this is to end it is looked now and then.
+        longest = LOOK_SECONDS if self._journal.wakes_own else HALT_SECONDS
+        return self._journal.wait({"events": self.follower.known.position}, min(seconds, longest))
 
     def look(self) -> None:
         """Writes a tick where something is due by the clock; from another thread than that of batches."""
@@ -303,11 +312,18 @@ def _query(spark: SparkSession, decider: BatchDecider, config: PipelineConfig, a
     """Runs one query behind what is decided, until somebody asks for the end or it has run through many batches."""
     # The log of deliveries says where to go on. Spark keeps a checkpoint too, but a new one with every start.
     after = decider.follower.known.position
-    running = start(spark, config.journal, decider, after=after, asynchronous=config.asynchronous)
+    running = start(
+        spark,
+        config.journal,
+        decider,
+        after=after,
+        asynchronous=config.asynchronous,
+        coming=decider.coming,
+        stay=config.stay,
+    )
     ready_file(config.folder).touch()
     log.info("ready position=%d", after)
-    through = decider.batches + config.renewed_after
-    while not asked and decider.batches < through and not running.wait(LOOK):
+    while not asked and running.batches < config.renewed_after and not running.wait(LOOK):
         decider.look()
     running.stop()
     # What the old query leaves behind, now that it is in nobody's way.

@@ -16,6 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from nearcast.journal.locations import wake
 from nearcast.model.arrays import Integers
 from nearcast.model.columns import are_control
 from nearcast.pipeline.source import JournalSource
@@ -26,6 +27,17 @@ OnBatch = Callable[[], bool]
 there.
 """
 
+Coming = Callable[[float], bool]
+"""Waits so many seconds for what is not decided yet; whether there may be some."""
+
+STAY_SECONDS = 30.0
+"""So long a batch of Spark's goes on with what comes. To plan and begin the next one costs 60 ms, in which nothing is
+decided, and Java as much work as deciding a small one takes.
+"""
+
+REST_SECONDS = 0.05
+"""After a stretch it rests as long as that took, but no longer than this: what comes meanwhile is decided together."""
+
 PATIENCE = 60.0
 """Seconds that `stop` waits for the batch under way before it cuts it off."""
 
@@ -35,11 +47,12 @@ expression that overflows the stack of its thread where the text is long, as tha
 
 
 class RunningQuery:
-    """A running query. `query` is Spark's own handle, for its progress and status."""
+    """A running query. `query` is Spark's own handle, for its progress and status; `batches` are those that it gave."""
 
-    def __init__(self, on_batch: OnBatch, halt: Path) -> None:
+    def __init__(self, on_batch: OnBatch, journal: str, halt: Path, coming: Coming | None, stay: float) -> None:
         self.query: StreamingQuery
-        self._on_batch = on_batch
+        self.batches = 0
+        self._on_batch, self._journal, self._coming, self._stay = on_batch, journal, coming, stay
         self._halt = halt
         self._failure: Exception | None = None
         self._stopping, self._parked = threading.Event(), threading.Event()
@@ -48,11 +61,12 @@ class RunningQuery:
     def decide(self, batch: DataFrame, number: int) -> None:
         """Spark calls this with every batch. What is in it is in the journal too, so no job brings it here."""
         with self._busy:
+            self.batches += 1
             try:
                 if self._stopping.is_set():
                     self._park()
-                # What waits after a long pause is decided stretch by stretch, of which each may be the last one.
-                while self._on_batch() and not self._stopping.is_set():
+                until = time.monotonic() + self._stay
+                while self._comes_more(self._decide_all(), until):
                     pass
             except Exception as error:
                 # Cut off by `stop`: that is no failure of the batch.
@@ -60,6 +74,23 @@ class RunningQuery:
                     raise InterruptedError(INTERRUPTION) from None
                 self._failure = error
                 raise
+
+    def _decide_all(self) -> float:
+        """Decides what is there; how many seconds that took."""
+        began = time.monotonic()
+        # What waits after a long pause is decided stretch by stretch, of which each may be the last one.
+        while self._on_batch() and not self._stopping.is_set():
+            pass
+        return time.monotonic() - began
+
+    def _comes_more(self, took: float, until: float) -> bool:
+        """Waits for what comes next until a time, once it has rested; whether something may have come."""
+        if self._coming is None or time.monotonic() >= until or self._stopping.wait(min(took, REST_SECONDS)):
+            return False
+        while not self._stopping.is_set() and (left := until - time.monotonic()) > 0:
+            if self._coming(left):
+                return not self._stopping.is_set()
+        return False
 
     def _park(self) -> None:
         """Stays in the batch until Spark has been told to stop: at no other moment does it stop without complaints."""
@@ -82,6 +113,7 @@ class RunningQuery:
         self._stopping.set()
         # Where nothing is to be read Spark calls `decide` no more; the source now gives it one batch without rows.
         self._halt.touch()
+        wake(self._journal)
         end = time.monotonic() + PATIENCE
         while self.query.isActive and time.monotonic() < end and not self._parked.wait(0.1):
             pass
@@ -99,17 +131,20 @@ def start(
     after: int = 0,
     checkpoint: str | PathLike[str] | None = None,
     asynchronous: bool = True,
+    coming: Coming | None = None,
+    stay: float = STAY_SECONDS,
 ) -> RunningQuery:
     """Starts the query behind position `after`, or where the folder `checkpoint` says, if one is given and has begun.
 
     `on_batch` knows itself where it was: it may have decided already what a batch tells of, and then there is nothing.
+    With `coming` a batch goes on with what comes, for so many seconds: `stay`.
 
     Not `asynchronous`: Spark tracks its progress as it does by default, before and after every batch.
     """
     spark.dataSource.register(JournalSource)
     # In the folder that is removed when this process ends: who wants to keep a checkpoint names one.
     folder = Path(tempfile.mkdtemp(prefix="query-", dir=scratch()))
-    running = RunningQuery(on_batch, folder / "halt")
+    running = RunningQuery(on_batch, fspath(journal), folder / "halt", coming, stay)
     stream = spark.readStream.format(JournalSource.name()).options(
         journal=fspath(journal), after=after, halt=str(folder / "halt")
     )
