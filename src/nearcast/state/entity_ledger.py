@@ -7,7 +7,7 @@ the oldest go, those first whose newest report is farthest back. Of what was der
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,7 +83,11 @@ class EntityLedger:
             coded = coded.combine_chunks()
         return self._numbered(coded.dictionary.to_pylist())[coded.indices.to_numpy()]
 
-    def _numbered(self, names: Iterable[str]) -> Integers:
+    def _numbered(self, names: Sequence[str]) -> Integers:
+        own = [*map(self.numbers.get, names)]
+        if None not in own:
+            # Nearly always all are known.
+            return np.array(own, np.int64)
         own = [self.numbers.setdefault(name, len(self.numbers)) for name in names]
         if len(self.numbers) > len(self._rows):
             more = len(self.numbers) * 2 - len(self._rows)
