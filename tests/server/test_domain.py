@@ -389,3 +389,28 @@ def test_who_may_not_manage_ends_no_server_and_a_name_of_several_addresses_is_en
                 assert named == publisher.server
 
     run(test)
+
+
+@pytest.mark.parametrize("removed", ["/subscriptions/all-a", "/clients/a"])
+def test_what_was_removed_while_another_server_had_a_session_is_ended_by_who_has_it_next(removed: str) -> None:
+    """The other one may have lost it before it heard of the removal: then nobody would have ended what waited."""
+
+    async def test() -> None:
+        async with running() as server:
+            manager, own = server.service.session_manager, [False]
+            manager.keeps = lambda client: own[0]
+            await server.declare("a")
+            positions = await server.publish(unit("e1"), unit("e2"))
+            waiting = manager.session("a").waiting
+            await until(lambda: 2 == len(waiting.waiting))
+            (await server.http.delete(removed)).raise_for_status()
+            await until(lambda: manager.events_through >= server.journal.end("events"))
+            assert (True, positions) == (waiting.followed, [one >> 20 for one in waiting.waiting])
+            assert [] == outcomes(server.journal)
+            own[0] = True
+            manager.review("a")
+            await until(lambda: 2 == server.journal.end("outcomes"))
+            assert [("a", one, "unsubscribed") for one in positions] == outcomes(server.journal)
+            assert (0, 0) == (len(waiting.waiting), waiting.balance())
+
+    run(test)

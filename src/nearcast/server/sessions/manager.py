@@ -212,8 +212,8 @@ class SessionManager:
                 await asyncio.sleep(0)
 
     async def _end_all(self, session: Session) -> None:
-        """Ends all that is for a client; what it is sent meanwhile, too."""
-        while ended := session.waiting.clear(clock.steady(), EXPIRED_TOGETHER):
+        """Ends all that is for a client; what it is sent meanwhile, too. What another server keeps is left to that."""
+        while not session.waiting.followed and (ended := session.waiting.clear(clock.steady(), EXPIRED_TOGETHER)):
             self.record_outcomes(session, ended)
             await asyncio.sleep(0)
         session.tell({"notice": {"removed": session.client.id}})
@@ -284,7 +284,12 @@ class SessionManager:
             self.record_outcomes(session, ended)
 
     def _end(self, session: Session, subscription: str, sequences: Iterable[int], now: float) -> None:
-        """What of these waits for a subscription of the client ends, unless another one selected the event too."""
+        """What of these waits for a subscription of the client ends, unless another one selected the event too.
+
+        What another server keeps waits on: that one may lose it before it hears that the subscription is gone.
+        """
+        if session.waiting.followed:
+            return
         take_over = partial(self._take_over, session, session.priority_of(self.registry.settings))
         self.record_outcomes(session, session.waiting.unsubscribe(subscription, now, take_over, sequences))
 
@@ -348,8 +353,15 @@ class SessionManager:
             session.waiting.followed = True
 
     def _adopt(self, session: Session) -> None:
-        ended = session.waiting.adopt(session.priority_of(self.registry.settings), clock.steady())
+        now = clock.steady()
+        ended = session.waiting.adopt(session.priority_of(self.registry.settings), now)
+        if session.client.id not in self.registry.clients:
+            ended += session.waiting.clear(now)
         self.record_outcomes(session, ended)
+        # It may be that nobody has ended what was removed while another server kept it.
+        for delivery in [*session.waiting.waiting.values()]:
+            if not self._holds(delivery.subscription, session, delivery):
+                self._end(session, delivery.subscription, [delivery.sequence], now)
         self.adopted(session.client.id)
 
     def settle_elsewhere(self, client: str, sequence: int, outcome: str) -> None:
