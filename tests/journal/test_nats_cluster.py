@@ -85,6 +85,8 @@ def test_several_write_to_one_log_at_once(servers: list[NatsServer]) -> None:
         assert 2 * CALLS == len(set(ids(one.read("events", 0, 1000))))
 
 
+# A connection that its client gave up is closed by its garbage collection at the latest.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_server_that_says_nothing_any_more_is_left_for_another(
     servers: list[NatsServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -374,7 +374,7 @@ def test_a_commit_wakes_who_waits(sqlite: SqliteJournal, file: Path, asked: list
         asked.clear()
         waiting.start()
         for looks, (log, rows) in enumerate([("dead letters", letters(1)), ("events", events("a"))], 1):
-            while count(asked, "WHERE log = 'events'") < looks:
+            while count(asked, "FROM ends WHERE log = 'events'") < looks:
                 time.sleep(0.001)
             before = count(asked, "data_version")
             sqlite.append(log, rows)

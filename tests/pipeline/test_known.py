@@ -19,11 +19,12 @@ import yaml
 from nearcast.errors import Mark
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.control_events import changes, to_event
+from nearcast.language.definitions import registry_rows
 from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import Change, RelationChange
 from nearcast.model.columns import DELIVERIES, to_table
 from nearcast.model.event import Event
-from nearcast.pipeline import follower, snapshots
+from nearcast.pipeline import follower
 from nearcast.pipeline.follower import Follower
 from nearcast.pipeline.snapshots import load, save, stages_of
 from nearcast.stages.decide import decide
@@ -178,7 +179,7 @@ def test_a_restart_writes_definitions_of_its_snapshot_no_more(
         again.append(change)
         return to_event(change, *rest)
 
-    monkeypatch.setattr(snapshots, "to_event", noted)
+    monkeypatch.setattr(registry_rows, "to_event", noted)
     assert [*second.fold_events(journal.read("events", 55, 10), 65)]
     second.save()
     before, after = first.known.registry.changes(), second.known.registry.changes()
