@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 # Which tests stay together, and which begin first, is for tests/conftest.py to say.
-# Three, since tests of whole systems wait for much of their time: on two cores that keeps both at work.
+# Four, since tests of whole systems wait for much of their time: on two cores that keeps both at work.
 # Bytecode is kept whatever the environment says: many processes that tests start would compile the package anew.
-TESTS = PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest -n 3 --no-loadscope-reorder --durations=25
+TESTS = PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest -n 4 --no-loadscope-reorder --durations=25
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check ruff mypy experiment-fulcrum experiment-foraging experiment-merging lock clean
@@ -18,7 +18,7 @@ demo: $(READY) ## Set up, then run the main job on a simulated bushfire afternoo
 
 test: SELECTED = -m 'not long'
 test-all: SELECTED = -o faulthandler_timeout=7200
-test: ## Set up, then run every check and the tests, in three processes; of the longest a smaller instance
+test: ## Set up, then run every check and the tests, in four processes; of the longest a smaller instance
 test-all: ## As test, with the longest tests whole
 # Mypy works while tests wait, and says what it found behind what they say.
 test test-all: ruff

@@ -76,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Workers (`pytest -n 3`) begin with the longest tests. Who uses the Spark session is among those who share it."""
+    """Workers (`pytest -n 4`) begin with the longest tests. Who uses the Spark session is among those who share it."""
     alone = {
         item.nodeid for item in items if "spark" in getattr(item, "fixturenames", ()) and _scope(item.nodeid) != "spark"
     }
