@@ -196,7 +196,7 @@ class StateFold:
                 world = _world_of(part)
             due = self.repository.due(world, self.registry.settings.limits)
             if due is not None:
-                # They are in order; to copy what comes before would cost more than to fold it.
+                # They are in order, and a slice copies nothing.
                 part = part.slice(0, int(np.searchsorted(part.column("position").to_numpy(), due, "right")))
                 world = _world_of(part)
             yield part, world, due is not None

@@ -127,7 +127,7 @@ class JournalTailer:
         self._written.set()
 
     def _wait(self) -> None:
-        """Returns when there may be news, or some time is over."""
+        """Returns when there may be news, or it is to stop; while it is prompt, perhaps after some time, too."""
         after, until = {"events": self.events, "deliveries": self.deliveries}, time.monotonic() + LOOK_SECONDS
         if not self.prompt or self.journal.wakes_own:
             while not self._stopped.is_set() and not self.journal.wait(after, LOOK_SECONDS):

@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import logging
 import uuid
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
@@ -359,9 +359,12 @@ class SessionManager:
             ended += session.waiting.clear(now)
         self.record_outcomes(session, ended)
         # It may be that nobody has ended what was removed while another server kept it.
-        for delivery in [*session.waiting.waiting.values()]:
+        gone = defaultdict[str, list[int]](list)
+        for delivery in session.waiting.waiting.values():
             if not self._holds(delivery.subscription, session, delivery):
-                self._end(session, delivery.subscription, [delivery.sequence], now)
+                gone[delivery.subscription].append(delivery.sequence)
+        for subscription, sequences in gone.items():
+            self._end(session, subscription, sequences, now)
         self.adopted(session.client.id)
 
     def settle_elsewhere(self, client: str, sequence: int, outcome: str) -> None:
