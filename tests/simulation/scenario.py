@@ -7,6 +7,7 @@ import random
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
     servers = [f"server-{number}" for number in range(1, chance.choice((2, 3)))]
     with tempfile.TemporaryDirectory() as folder, simulated(seed, Path(folder), servers) as system:
         clients = [f"client {number}" for number in range(chance.randint(2, 4))]
+        wrong = chance.choice((0.0, 0.0, 2.0, 600.0))
+        for host in (*servers, "pipeline", "pipeline-2", "publisher 0", "publisher 1") if wrong else ():
+            set_clock_of(system, host, chance.gauss(0.0, wrong))
         system.define(history.definitions(clients))
         system.start_pipeline("pipeline")
         for host in servers:
@@ -61,10 +65,20 @@ def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
 
 
 def begin_publisher(system: SimulatedSystem, clients: list[str], seed: int, number: int, seconds: float) -> None:
-    """Starts a publisher with a history of its own."""
+    """Starts a publisher with a history of its own, of which it states the times by its own clock, or some of them."""
+    chance = random.Random(f"publisher {seed} {number}")
     documents = history.documents(clients, int(seconds), seed * 10 + number)
-    source = f"history {number}"
-    system.start_publisher(str(number), iter({**one, "source": source} for one in documents), pause=2.0)
+    source, timed = f"history {number}", chance.choice((0.0, 0.5, 1.0))
+
+    def stated(document: dict[str, Any]) -> dict[str, Any]:
+        found = {**document, "source": source}
+        if chance.random() < timed:
+            # Some were read a while before they are published.
+            read = system.loop.wall() - chance.choice((0.0, 0.0, chance.expovariate(1 / 5.0)))
+            found["time"] = datetime.fromtimestamp(read, UTC).isoformat()
+        return found
+
+    system.start_publisher(str(number), map(stated, documents), pause=2.0)
 
 
 async def _go_on(system: SimulatedSystem, chance: random.Random, seconds: float, calm: bool, found: list[str]) -> None:
@@ -95,6 +109,7 @@ def end_all(system: SimulatedSystem) -> None:
     system.network.latency = 0.005
     system.journal.unreached.clear()
     system.journal.lost, system.journal.latency, system.journal.full = 0.0, 0.001, False
+    system.loop.ahead.clear()
     for process in system.processes.values():
         if process.paused:
             system.loop.resume(process)
@@ -207,6 +222,21 @@ async def disk_full(system: SimulatedSystem, chance: random.Random) -> None:
     system.journal.full = False
 
 
+async def set_clock(system: SimulatedSystem, chance: random.Random) -> None:
+    """A host's clock is set, and mostly set right again: it ran ahead, fell back, or had a leap second."""
+    host = _any(system, chance, "server", "pipeline", "publisher", "app")
+    set_clock_of(system, host, chance.choice((-86_400.0, -3_600.0, -20.0, -1.0, -0.3, 0.3, 1.0, 20.0, 3_600.0)))
+    await asyncio.sleep(chance.expovariate(1 / 20.0))
+    if chance.random() < 0.7:
+        set_clock_of(system, host, 0.0)
+
+
+def set_clock_of(system: SimulatedSystem, host: str, ahead: float) -> None:
+    """Sets the clock of a host so far ahead of the true time, or behind it."""
+    system.note(f"the clock of {host} is {ahead:+.1f} s ahead")
+    system.loop.ahead[host] = ahead
+
+
 async def restart_app(system: SimulatedSystem, chance: random.Random) -> None:
     """A client's application is killed, and another one started."""
     host = _any(system, chance, "app")
@@ -229,4 +259,5 @@ DISTURBANCES: list[Disturbance] = [
     journal_unreached,
     disk_full,
     restart_app,
+    set_clock,
 ]

@@ -54,7 +54,10 @@ class _Handle(asyncio.TimerHandle):
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """Everything there is runs in this loop. `current` is the process that runs; `steps` counts callbacks."""
+    """Everything there is runs in this loop. `current` is the process that runs; `steps` counts callbacks.
+
+    `ahead` says of hosts by how many seconds their clocks are ahead of the true time of day.
+    """
 
     def __init__(self, seed: object) -> None:
         super().__init__()
@@ -64,6 +67,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.network: Any = None
         self.errors: list[str] = []
+        self.ahead: dict[str, float] = {}
         self._moment = 0.0
         self._closing = False
         self._due: list[tuple[float, int, _Handle]] = []
@@ -77,8 +81,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self._moment
 
     def wall(self) -> float:
-        """The time of day, in seconds since 1970."""
-        return BEGAN + self._moment
+        """The time of day by the clock of the host on which something runs, in seconds since 1970."""
+        return BEGAN + self._moment + self.ahead.get(self.current.host, 0.0)
 
     def _note_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

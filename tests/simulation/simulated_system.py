@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from weakref import WeakKeyDictionary
 
 from nearcast.cli.system import define
 from nearcast.client import Client, Delivery, Publisher
@@ -62,6 +63,20 @@ class SimulatedAccessServer(AccessServer):
         super().__init__(*args)
         self._mark = self.folder / f"settled-{self.config.node}"
         self.loop_monitor.run = _nothing  # type: ignore[method-assign]
+
+
+class ClockOfEachServer:
+    """Stands for the one clock of a server's process: each process of the simulation has its own."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self._clocks = WeakKeyDictionary[SimulatedProcess, ServerClock]()
+
+    def __getattr__(self, name: str) -> Any:
+        process = self._loop.current
+        if process not in self._clocks:
+            self._clocks[process] = ServerClock(self._loop.wall, self._loop.time)
+        return getattr(self._clocks[process], name)
 
 
 async def _nothing() -> None: ...
@@ -136,7 +151,6 @@ class SimulatedSystem:
             config = ServerConfig(
                 Path("unused"), port=PORT, node=host, url=f"http://{host}:{PORT}", tokens=(EVERYTHING,)
             )
-            clock._clock = ServerClock(self.loop.wall, self.loop.time)
             server = app.server_of(config, self.journal)
             serving = asyncio.ensure_future(_serve_until_it_ends(server, host))
             while not server.started and not serving.done():
@@ -283,7 +297,7 @@ def simulated(seed: object, folder: Path, servers: list[str]) -> Iterator[Simula
             (journal_tailer, "threading", threads),
             (app, "AccessServer", SimulatedAccessServer),
             (SimulatedAccessServer, "folder", folder),
-            (clock, "_clock", clock._clock),
+            (clock, "_clock", ClockOfEachServer(loop)),
         ):
             stack.enter_context(mock.patch.object(where, name, what, create=name == "folder"))
         random.seed(f"chance {seed}")
