@@ -13,6 +13,7 @@ from nearcast.language.control_events import changes
 from nearcast.model.columns import DELIVERIES
 from nearcast.stages.decide import replay
 from nearcast.stages.fold import StateFold
+from tests.simulation.plain_reading import plainly_derived
 from tests.simulation.simulated_system import Received, SimulatedSystem
 
 Key = tuple[str, str]
@@ -52,6 +53,7 @@ def faults(system: SimulatedSystem) -> Iterator[str]:
     yield from unbalanced(system)
     yield from lost_events(system)
     yield from other_decisions(system.journal)
+    yield from otherwise_derived(system.journal)
     yield from unsettled(system)
     for found in system.received:
         yield from repeated(found)
@@ -79,6 +81,15 @@ def other_decisions(journal: MemoryJournal) -> Iterator[str]:
     if expected != found:
         other = next((pair for pair in zip(expected, found, strict=False) if pair[0] != pair[1]), None)
         yield f"{len(found)} deliveries were decided instead of {len(expected)}; the first that differs: {other}"
+
+
+def otherwise_derived(journal: MemoryJournal) -> Iterator[str]:
+    """Derived events that differ from what the plain references read from the journal's events."""
+    expected = plainly_derived(journal.read("events", 0, journal.end("events"))).to_pylist()
+    found = rows(journal, "derived")
+    if expected != found:
+        other = next((pair for pair in zip(expected, found, strict=False) if pair[0] != pair[1]), None)
+        yield f"{len(found)} events were derived instead of {len(expected)}; the first that differs: {other}"
 
 
 def unsettled(system: SimulatedSystem) -> Iterator[str]:
