@@ -78,7 +78,7 @@ class PipelineConfig:
     metrics; how many positions are decided at once, from how many events on that is spread over the executors, in how
     many shards related pairs are kept, how many control events are taken at once, and a file of Spark's own settings.
 
-    A batch of Spark's goes on with what comes for so many seconds: `stay`.
+    A batch of Spark's goes on with what comes for so many seconds, `stay`; see `start`.
 
     Not `asynchronous`: with Spark's own tracking of progress, which is slower and adds nothing here.
     """
