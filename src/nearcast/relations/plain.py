@@ -136,7 +136,7 @@ class EventwiseRelations:
         """Adds a relation; what it tells of the present."""
         self._states[relation.id] = state = _State(relation, sequence, cause.position)
         self._ask_over_time()
-        self._decide_sides()
+        self.decide_sides()
         return list(state.all(self._world(), cause))
 
     def states(self) -> Iterator[tuple[Relation, int, Mapping[tuple[str, str], HoldState], int | None]]:
@@ -210,7 +210,7 @@ class EventwiseRelations:
         sides = (side for state in pairs for side in sides_of(state.relation))
         return [side.filter for side in sides if isinstance(side, Matching)]
 
-    def _decide_sides(self) -> None:
+    def decide_sides(self) -> None:
         """Decides of all that are known whether they are of the sides that there are now, if that is not decided."""
         self.sides.keep(self._shared())
         for one in self.known.values():
