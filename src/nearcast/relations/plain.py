@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from zlib import crc32
 
@@ -122,6 +123,22 @@ class EventwiseRelations:
 
     def __len__(self) -> int:
         return len(self._states)
+
+    @property
+    def kept(self) -> int:
+        """Of how many entities and pairs something is kept."""
+        return len(self.known) + sum(len(state.holding) for state in self._states.values())
+
+    def copy(self) -> EventwiseRelations:
+        """The same relations, which go on by themselves, where they ask for nothing over times; what comes to a limit
+        is counted apart.
+        """
+        assert not self._spans, "of what relations tell there is nothing over times"
+        found = copy(self)
+        found.known, found.own, found.excess = dict(self.known), dict(self.own), Counter()
+        found.sides = self.sides.copy()
+        found._states = {id: state.copy() for id, state in self._states.items()}
+        return found
 
     def begin(self, events: Iterable[Event]) -> None:
         """Takes what is known of all entities when the first relation is defined: the newest event of each."""
@@ -416,6 +433,12 @@ class _State:
         self.named = isinstance(about, Pair) and isinstance(about.a, Named) and isinstance(about.b, Named)
         self.lifecycle = Lifecycle.of(self.relation)
         self.aggregates = side_aggregates(about.when) if isinstance(about, Pair) else ()
+
+    def copy(self) -> _State:
+        """The same relation, which goes on by itself."""
+        found = copy(self)
+        found.holding, found.clocks = dict(self.holding), dict(self.clocks)
+        return found
 
     @property
     def crowd(self) -> Crowd | None:

@@ -5,6 +5,7 @@ where filters share the work on geometries (semantics §12).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from copy import copy
 from itertools import chain
 
 from nearcast.filters.evaluate import NO_CONTEXT, truth
@@ -59,6 +60,12 @@ class SideMembers:
         self.others: Callable[[], Iterable[Filter]] = tuple
         self._filters: list[Filter] = []
         self._decided: dict[str, tuple[Event, dict[Filter, bool]]] = {}
+
+    def copy(self) -> SideMembers:
+        """The same, which goes on by itself."""
+        found = copy(self)
+        found._decided = {name: (event, dict(own)) for name, (event, own) in self._decided.items()}
+        return found
 
     def keep(self, filters: Iterable[Filter]) -> None:
         """Goes on with these filters; of others is forgotten what was decided."""
