@@ -335,7 +335,7 @@ WAITING: dict[str, Any] = {
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_tick_tells_something(tmp_path: Path, seed: int) -> None:
-    """Whatever waits, or leaves a window: of relations, also about what these tell, zones and rules, between reports and
+    """Whatever waits, or leaves a window: of relations, of what these tell, zones and rules; between reports, and
     after the last of them.
     """
     chance = random.Random(seed)
