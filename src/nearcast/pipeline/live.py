@@ -178,7 +178,7 @@ class BatchDecider:
         for batch in self.follower.fold_events(events, through):
             # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
             derived = self._keep_derived(batch)
-            tables.append(submit_batch(batch, spreader, after, through, spread=spread)())
+            tables.append(submit_batch(batch, spreader, spread=spread)())
             position = batch.events.column("position")[-1].as_py() if derived >= MANY and alone else through
             if position < through:
                 deliveries = pa.concat_tables(tables)
