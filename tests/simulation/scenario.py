@@ -51,7 +51,7 @@ def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
         for host in servers:
             system.start_server(host)
         for id in clients:
-            system.start_receiver(id, slow=chance.choice((0.0, 0.0, 2.0)))
+            system.start_receiver(id, slow=chance.choice((0.0, 0.0, 0.5)))
         for number in range(chance.randint(1, 2)):
             documents = (world if deriving else history).documents(clients, int(seconds), seed * 10 + number)
             begin_publisher(system, number, documents, random.Random(f"publisher {seed} {number}"))
@@ -151,6 +151,20 @@ async def kill_pipeline(system: SimulatedSystem, chance: random.Random) -> None:
         system.kill(host)
         await asyncio.sleep(chance.uniform(0.0, 5.0))
         system.start_pipeline(host)
+
+
+async def lose_power(system: SimulatedSystem, chance: random.Random) -> None:
+    """The machine of the servers, the pipeline and the journal loses power, and what its disk does not have yet."""
+    here = [host for host in system.processes if host.startswith(("server", "pipeline"))]
+    for host in here:
+        if system.processes[host].alive:
+            system.kill(host)
+    system.journal.lose_power()
+    system.note(f"without power; the journal ends at {system.journal.end('events')}")
+    await asyncio.sleep(chance.uniform(1.0, 10.0))
+    for host in here:
+        if not system.processes[host].alive and host != "pipeline-2":
+            system.start_pipeline(host) if host == "pipeline" else system.start_server(host)
 
 
 async def rival_pipeline(system: SimulatedSystem, chance: random.Random) -> None:
@@ -265,4 +279,5 @@ DISTURBANCES: list[Disturbance] = [
     disk_full,
     restart_app,
     set_clock,
+    lose_power,
 ]

@@ -271,9 +271,9 @@ class ServerDomain:
             self._submit(SessionClaim(client, place.server, place.instance, ends=place.position))
 
     def _greeting(self) -> dict[str, object]:
-        """Where else a client may go, should this server die."""
+        """Which era of the journal it is, and where else a client may go, should this server die."""
         urls = [one.record.url for one in self.directory.others if one.record.url and not one.record.draining]
-        return {"servers": urls} if urls else {}
+        return {"era": self.journal.era, **({"servers": urls} if urls else {})}
 
     # Sending clients elsewhere
 
