@@ -13,14 +13,10 @@ from hypothesis import given, settings
 import nearcast
 from nearcast.cli.explain_pair import pair_data, pair_finding, pair_finding_among_all, pair_lines
 from nearcast.errors import Fault, Mark
-from nearcast.explain.pair_explanation import PairFinding, PairStep, explain_pair
+from nearcast.explain.pair_explanation import PairFinding
 from nearcast.language.cloudevents import read_event
 from nearcast.language.definitions import files
-from nearcast.model.changes import RelationChange, SettingsChange
-from nearcast.model.columns import entered_events, to_events
-from nearcast.model.limits import Limits
-from nearcast.relations.plain import EventwiseRelations
-from nearcast.state.derived import Cause
+from nearcast.model.columns import entered_events
 from nearcast.state.registry import Registry
 
 CLOSE: dict[str, Any] = {"id": "close", "a": "type = 'bus'", "b": "type = 'bus'", "when": "distance(a, b) < 100"}
@@ -65,36 +61,6 @@ def test_a_side_that_the_work_for_an_event_did_not_suffice_for_says_so() -> None
         "u is not of side a: comparing the event's geometries takes more than 1,000 units of work for all filters"
         " together (limit event_geometry_work): it is number 2 of 2 atoms, fewest corners first, and 1 are decided"
     ] == list(one.reasons)
-
-
-@pytest.mark.parametrize("first", [False, True])
-def test_a_side_is_decided_by_the_sum_as_of_the_first_equal_filter(first: bool) -> None:
-    """As where all is decided: one that another relation had, before the work for an event had to do for more."""
-    area = {"type": "Polygon", "coordinates": [[[0, 0], [7, 0], [7, 7], [0, 7], [0, 0]]]}
-    many = "S_INTERSECTS(geom, POLYGON((0 0, 8 0, 8 8, 4 9, 0 8, 0 0)))"
-    close = {**CLOSE, "a": many, "b": many, "when": "distance(a, b) < 100 OR a.type = 'bus'"}
-    few = {**close, "id": "few", "a": "S_INTERSECTS(geom, BBOX(0, 0, 9, 9))", "b": "type = 'none'"}
-    registry, table = prepared(
-        close, [bus(n, one, None, n) | {"data": {"geom": area}} for n, one in enumerate("uv", 1)]
-    )
-    loaded = files.load([{"clients": [{"id": "ops"}], "relations": [{**close, "id": "early"}, few, close]}])
-    early, other, own = [one for one in loaded.changes() if isinstance(one, RelationChange)]
-    limits = SettingsChange(replace(registry.settings, limits=Limits(event_geometry_work=1_000)))
-    moment = 1_767_225_600_000_000
-    reports = [(moment + 1_000_000 * n, "main", one) for n, one in enumerate(to_events(table), 1)]
-    story = [limits, *([early] if first else []), *reports, other, own]
-    steps = [
-        PairStep(n, *one) if isinstance(one, tuple) else PairStep(n, moment, "", one) for n, one in enumerate(story, 1)
-    ]
-    relations = EventwiseRelations()
-    relations.limits = limits.settings.limits
-    for number, one in enumerate(story, 1):
-        if isinstance(one, RelationChange):
-            relations.define(one.relation, number, Cause(number, None, None))
-        elif isinstance(one, tuple):
-            relations.report(replace(one[2], position=number))
-    held = relations.held("close", ("u", "v")) is not None
-    assert (first, first) == (held, explain_pair("close", "u", "v", steps).holds)
 
 
 report = st.tuples(
@@ -314,3 +280,51 @@ def test_a_relation_that_is_not_there_is_a_fault() -> None:
         found(CLOSE | {"id": "other"}, [])
     with pytest.raises(Fault, match="of a crowd"):
         found({"id": "close", "among": "type = 'bus'", "within": 5, "count": 2}, [])
+
+
+def area(x: float, size: float) -> dict[str, Any]:
+    """A square as it is told."""
+    ring = [[x, 0], [x + size, 0], [x + size, size], [x, size], [x, 0]]
+    return {"geom": {"type": "Polygon", "coordinates": [ring]}}
+
+
+MEETING = CLOSE | {"when": "S_INTERSECTS(a.geom, b.geom)"}
+
+
+@pytest.mark.parametrize("other", [[], [MEETING | {"id": "others"}]])
+def test_a_pair_that_the_work_for_an_event_did_not_suffice_for_says_so(other: list[dict[str, Any]]) -> None:
+    """It did not begin, or it goes on though the two are apart; pairs with others and other relations come first."""
+    told = [("u", 0, 4), ("t", 0, 4), ("v", 0, 4)]
+    events = [bus(n, name, None, n) | {"data": area(x, size)} for n, (name, x, size) in enumerate(told, 1)]
+    limits = {"event_geometry_work": 1}
+    registry, table = prepared(MEETING, events, relations=[MEETING, *other], limits=limits)
+    finding = pair_finding_among_all(lambda: [table], registry, "close", ("v", "u"), None)
+    [reason] = finding.reasons
+    assert (False, (), True) == (
+        finding.holds,
+        finding.told,
+        pair_finding(lambda: [table], registry, "close", ("v", "u"), None).holds,
+    )
+    assert reason == finding.undecided == pair_data(finding)["undecided"]
+    assert (
+        "with the last report the pair was not decided: comparing the geometries of its pairs takes more than 1 units"
+        " of work (limit event_geometry_work), and those come first that tell the shortest"
+    ) == reason
+    assert 1 == "".join(pair_lines(finding)).count(reason)
+    # What holds does not end by a report that it was not decided for.
+    began = pair_finding_among_all(lambda: [table], registry, "close", ("t", "u"), None)
+    assert (True, "", 2) == (began.holds, began.undecided, began.told[-1][0])
+
+
+def test_a_pair_that_was_not_decided_goes_on() -> None:
+    """Its geometries are apart by now, and others came before it: it holds, and says since when and why."""
+    corner = {"geom": {"type": "Polygon", "coordinates": [[[9, 3], [9, 9], [3, 9], [9, 3]]]}}
+    events = [bus(n, name, None, n) | {"data": area(0, 5.5)} for n, name in enumerate("vut", 1)]
+    events.append(bus(4, "v", None, 9) | {"data": corner})
+    registry, table = prepared(MEETING, events, limits={"event_geometry_work": 1})
+    finding = pair_finding_among_all(lambda: [table], registry, "close", ("u", "v"), None)
+    assert (True, ()) == (finding.holds, finding.reasons)
+    assert "2026-01-01T00:00:02Z" == pair_data(finding)["since"]
+    assert "the pair was not decided" in finding.undecided
+    assert any(finding.undecided in line for line in pair_lines(finding))
+    assert not pair_finding_among_all(lambda: [table], registry, "close", ("t", "v"), None).holds

@@ -68,8 +68,8 @@ KEPT: dict[str, tuple[object, str, str]] = {
     "PairRelations": (
         PairRelations(EntityTable()),
         "rules known _members _newest shards admission",
-        # Values follow from the windows.
-        "_index _spatial _boxes limits excess looks _asked _values",
+        # Values follow from the windows; who explains an undecided pair goes through all from the beginning.
+        "_index _spatial _boxes limits excess looks _asked _values undecided",
     ),
     "EntityWindows": (
         EntityWindows(EntityTable()),

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -136,9 +137,9 @@ def test_a_report_looks_at_so_many_others() -> None:
     stage, looks = RelationStage(1), list[int]()
     evaluated = PredicateEvaluator.__call__
 
-    def counted(evaluator: PredicateEvaluator, rule: Integers, a: Integers, b: Integers) -> tuple[Truths, Truths]:
+    def counted(evaluator: PredicateEvaluator, rule: Integers, *points: Any) -> tuple[Truths, Truths]:
         looks.append(len(rule))
-        return evaluated(evaluator, rule, a, b)
+        return evaluated(evaluator, rule, *points)
 
     with patch.object(PredicateEvaluator, "__call__", counted):
         told = events_told(stage, story, list(range(30, 91)), limits)
@@ -207,9 +208,9 @@ def test_a_crowd_is_looked_at_in_stretches_of_bounded_size() -> None:
     expected = events_told(RelationStage(), story)
     evaluated = PredicateEvaluator.__call__
 
-    def counted(evaluator: PredicateEvaluator, rule: Integers, a: Integers, b: Integers) -> tuple[Truths, Truths]:
+    def counted(evaluator: PredicateEvaluator, rule: Integers, *points: Any) -> tuple[Truths, Truths]:
         looks.append(len(rule))
-        return evaluated(evaluator, rule, a, b)
+        return evaluated(evaluator, rule, *points)
 
     with patch.object(pairs, "MOST_PAIRS", 500), patch.object(PredicateEvaluator, "__call__", counted):
         assert expected == events_told(RelationStage(1), story)

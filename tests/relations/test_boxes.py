@@ -15,9 +15,9 @@ from nearcast.model.arrays import Integers
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.model.relation import Pair
-from nearcast.relations import boxes
-from nearcast.relations.boxes import meeting, readings
 from nearcast.relations.evaluations import PredicateEvaluator
+from nearcast.relations.geometries import boxes
+from nearcast.relations.geometries.boxes import meeting, readings
 from nearcast.relations.stage import RelationStage
 from nearcast.testing.relations import Reference
 from tests.relations.stories import HERE, Step, defined, events_told, report

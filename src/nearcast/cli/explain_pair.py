@@ -17,6 +17,7 @@ from nearcast.explain.pair_explanation import (
     PairStep,
     PredicateFinding,
     SideFinding,
+    compares,
     explain_pair,
     within_limits,
 )
@@ -65,13 +66,13 @@ def pair_finding_among_all(
     until: int | datetime | None,
 ) -> PairFinding:
     """The same, with what of the relation did not begin for its limits: for that all entities are gone through where it
-    would hold for the two alone.
+    would hold for the two alone, or where all pairs share what comparing geometries may take.
     """
     before = registry.copy()
     found = pair_finding(tables, registry, relation, pair, until)
     about = found.relation.about
     named = isinstance(about, Pair) and isinstance(about.a, Named) and isinstance(about.b, Named)
-    if not found.holds or named:
+    if not compares(found.relation) and (not found.holds or named):
         return found
     own = partial(_concerns, found.relation)
     before = Registry(before.settings, relations={id: one for id, one in before.relations.items() if own(one)})
@@ -90,8 +91,9 @@ def pair_finding_among_all(
 
 
 def _concerns(relation: Relation, other: Relation) -> bool:
-    """Whether another relation has to be known for one: if they await reports together."""
-    return other.id == relation.id or bool(relation.lateness and other.lateness == relation.lateness)
+    """Whether another relation has to be known for one: if they await reports together, or share work on geometries."""
+    together = bool(relation.lateness and other.lateness == relation.lateness)
+    return other.id == relation.id or together or (compares(relation) and compares(other))
 
 
 def _only(own: Callable[[Relation], bool], kept: set[str]) -> Callable[[Event, Settings], list[Change]]:
@@ -178,6 +180,8 @@ def pair_lines(found: PairFinding) -> Iterator[str]:
         # Else it ended, or it was redefined, and no report came since.
         reasons = found.reasons or ("none of them reported since it could",)
         yield f"  does not hold: {'; '.join(reasons)}"
+    if found.undecided and found.undecided not in found.reasons:
+        yield f"  {found.undecided}"
     for name, side in (("a", found.a), ("b", found.b)):
         yield from _side(name, side)
     metres = "" if found.metres is None else f", {found.metres:,.1f} m apart"
@@ -230,6 +234,7 @@ def pair_data(found: PairFinding) -> dict[str, Any]:
         "due": _time(found.due),
         "dwelt": found.dwelt,
         "reasons": list(found.reasons),
+        "undecided": found.undecided or None,
         "a": _side_data(found.a),
         "b": _side_data(found.b),
         "metres": found.metres,

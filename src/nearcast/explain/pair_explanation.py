@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from heapq import heappop, heappush
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,6 +33,7 @@ from nearcast.model.changes import (
 from nearcast.model.event import Event
 from nearcast.model.expression import Call, Property, parts
 from nearcast.model.filter import Atom, Filter, atoms
+from nearcast.model.geometry_budget import SPENT
 from nearcast.model.limits import Limits
 from nearcast.model.relation import SIDES, Matching, Named, Pair, Relation, Side
 from nearcast.model.subscription import Channel
@@ -50,6 +52,9 @@ from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.stream_clocks import SHARED_NAME, StreamClocks
 from nearcast.state.windows import AggregateFinding, by_name, too_many
+
+NOT_BEGUN: Mapping[str, Any] = {"since": None, "due": None, "dwelt": False, "told": ()}
+"""What is said of a pair that did not begin."""
 
 TOLD = 5
 """Of what was told of the two the last ones are kept."""
@@ -103,7 +108,8 @@ class PairFinding:
 
     `time` is the clock then; `since` the time of the event by which it began, `due` the clock at which it
     has lasted (None: no `for`, or told). `told` are the last things that were told of the two, each with its position.
-    `reasons` say why it does not hold; empty where it does.
+    `reasons` say why it does not hold; empty where it does. `undecided`: why the last report that could change it did
+    not, where the work on geometries that is allowed for an event was done before it was the pair's turn; else empty.
     """
 
     relation: Relation
@@ -120,6 +126,7 @@ class PairFinding:
     dwelt: bool
     told: tuple[tuple[int, Transition], ...]
     reasons: tuple[str, ...]
+    undecided: str = ""
 
 
 def explain_pair(id: str, a: str, b: str, steps: Iterable[PairStep]) -> PairFinding:
@@ -147,16 +154,19 @@ def explain_pair(id: str, a: str, b: str, steps: Iterable[PairStep]) -> PairFind
 
 def within_limits(found: PairFinding, standing: PairStanding, crowding: Crowding | None, limits: Limits) -> PairFinding:
     """What is found of two, given how the relation stands among all: a pair that reports of the two alone begin did not
-    begin where a limit was reached. `crowding`: what of the relation did not begin.
+    begin where a limit was reached, nor end where that was the one of work. `crowding`: what of the relation did not
+    begin.
     """
-    if not found.holds or standing.holds:
+    if compares(found.relation):
+        found = _within_geometry_work(found, standing, limits)
+    if not found.holds or standing.state:
         return found
     entities = (found.a.entity, found.b.entity)
     for entity, one in (each for condition in found.conditions for each in condition.aggregates):
         if one.value is not None and one.text in standing.unknown:
             why = f"{one.text} of {entity} is not known among all: {too_many(one.text, limits).why}"
             reason = f"{why} (limit windows_readings, {limits.windows_readings:,}); raise it in limits"
-            return replace(found, holds=False, since=None, due=None, dwelt=False, told=(), reasons=(reason,))
+            return replace(found, holds=False, reasons=(reason,), **NOT_BEGUN)
     if standing.pairs >= limits.relation_pairs:
         name, most = "relation_pairs", limits.relation_pairs
         why = f"{standing.pairs:,} pairs of the relation hold"
@@ -181,7 +191,33 @@ def within_limits(found: PairFinding, standing: PairStanding, crowding: Crowding
         f"it did not begin: {why} (limit {name}, {most:,}){more}; raise {name} in limits, or ask for fewer pairs by the"
         " relation's filters, its distance or its time_to_live"
     )
-    return replace(found, holds=False, since=None, due=None, dwelt=False, told=(), reasons=(reason,))
+    return replace(found, holds=False, reasons=(reason,), **NOT_BEGUN)
+
+
+def compares(relation: Relation) -> bool:
+    """Whether a relation compares geometries of both sides, so that its pairs share what this may take."""
+    return isinstance(relation.about, Pair) and any(spatial_atoms(relation.about.when))
+
+
+def _within_geometry_work(found: PairFinding, standing: PairStanding, limits: Limits) -> PairFinding:
+    """The same, where other pairs take the work on geometries that is allowed for an event."""
+    if standing.undecided:
+        most = f"{limits.event_geometry_work:,} units of work (limit {SPENT})"
+        why = (
+            "with the last report the pair was not decided: comparing the geometries of its pairs takes more than"
+            f" {most}, and those come first that tell the shortest"
+        )
+        found = replace(found, undecided=why)
+    state = standing.state
+    if state is None:
+        # Where it began for the two alone, and not among all, it is told what kept it from that.
+        begins = found.holds and found.undecided
+        return replace(found, holds=False, reasons=(found.undecided,), **NOT_BEGUN) if begins else found
+    since = None if state.started_at == NEVER else moment_of(state.started_at)
+    if found.holds and found.since == since:
+        return found
+    due = None if state.due == FOREVER else moment_of(state.due)
+    return replace(found, holds=True, since=since, due=due, dwelt=state.dwell_sent, told=(), reasons=())
 
 
 class _PairPast:
@@ -253,9 +289,6 @@ class _PairPast:
             case SettingsChange(settings):
                 self._relations.limits = settings.limits
                 self._set_channels(settings.channels, step)
-        if isinstance(step.happened, RelationChange | RelationRemoval | SettingsChange):
-            # What a filter of another relation decided counts for an equal one of this, however much later that comes.
-            self._relations.decide_sides()
 
     def _report(self, step: PairStep) -> None:
         """An event came, perhaps a report of one of the two."""

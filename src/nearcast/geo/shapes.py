@@ -287,7 +287,7 @@ def related(function: str, a: Geometry, b: Geometry, work: GeometryWork) -> bool
         return None
     if apart(a.bounds, b.bounds):
         return function == "S_DISJOINT"
-    if not work.spend(comparing(function, a, b)):
+    if not work.may_compare() or not work.spend(comparing(function, a, b)):
         return None
     try:
         # Only a prepared left side is fast, and a large one is worth it more.
@@ -328,6 +328,8 @@ def near(a: Geometry, b: Geometry, metres: float, work: GeometryWork) -> bool | 
         return None
     if surely_far(a, b, metres):
         return False
+    if not work.may_compare():
+        return None
     if not work.spend(comparing("S_INTERSECTS", a, b) + (a.corners + b.corners) // COMPARED):
         return None
     if a.planar or b.planar:

@@ -17,6 +17,9 @@ class GeometryWork:
     spent: int = 0
     read_texts: dict[str, int] = field(default_factory=dict)
     """The texts that were read as geometries, each with the units of that."""
+    comparing: bool = True
+    """Whether geometries are compared; else it is only noted, in `lacking`, that they would have to be."""
+    lacking: bool = False
     _reading: int = 0
 
     @property
@@ -32,6 +35,11 @@ class GeometryWork:
         what = "its geometries have" if self.beyond == "geometry_corners" else "comparing its geometries takes"
         unit = "corners" if self.beyond == "geometry_corners" else "units of work"
         return f"{what} more than {getattr(self.limits, self.beyond):,} {unit} (limit {self.beyond})"
+
+    def may_compare(self) -> bool:
+        """Whether two geometries are compared that a look at what is around them does not decide."""
+        self.lacking = self.lacking or not self.comparing
+        return self.comparing
 
     def read(self, text: str, corners: int, units: int) -> bool:
         """Takes note of a geometry that is read; false where it is one too many, or takes too much by itself."""
@@ -51,7 +59,7 @@ class GeometryWork:
 
 
 SPENT = "event_geometry_work"
-"""The limit of what the atoms of all filters may take for one event."""
+"""The limit of what the atoms of all filters, or the pairs of all relations, may take for one event."""
 
 
 @dataclass(slots=True)

@@ -56,11 +56,6 @@ class RetryingJournal(Journal):
         return self.inner.identity
 
     @property
-    def era(self) -> str:
-        """See `Journal.era`."""
-        return self.inner.era
-
-    @property
     def objects(self) -> StreamObjects | None:
         """See `Journal.objects`."""
         return self.inner.objects

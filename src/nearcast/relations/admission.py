@@ -23,7 +23,7 @@ import numpy as np
 
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.limits import Limits
-from nearcast.relations.evaluations import Unlooked
+from nearcast.relations.candidates import Unlooked
 from nearcast.relations.pair_rules import PairRule, PairRules
 from nearcast.relations.reports import GrowableTable, ReportTable, names_in_order
 from nearcast.relations.transitions import BEGINS, PairEffects

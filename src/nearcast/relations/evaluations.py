@@ -1,4 +1,4 @@
-"""Which pairs a batch may bring together, and every evaluation of them, a column at a time.
+"""Every evaluation of pairs, a column at a time.
 
 Which reports were made does not depend on what holds, so all evaluations of a stretch can be listed and computed in
 columns. Only then follows, pair by pair, what they changed.
@@ -6,33 +6,31 @@ columns. Only then follows, pair by pair, what they changed.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.filters.truth import Truth
-from nearcast.geo.columnar_index import TimedPoints, near_pairs, square_limit
 from nearcast.geo.distance import geodesic, planar
-from nearcast.model.arrays import Flags, Integers, Truths, distinct
+from nearcast.model.arrays import Flags, Integers, Truths
 from nearcast.model.columns import to_events, without_payloads
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
-from nearcast.model.relation import Named, Side
-from nearcast.relations.boxes import PointBoxes, meeting, surely_apart
+from nearcast.relations.candidates import BothBoxes, Members, Unlooked, entities_of
+from nearcast.relations.geometries.boxes import surely_apart
+from nearcast.relations.geometries.pair_comparisons import PairEvaluation, UndecidedPairs, decide, order_of
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.predicate import NOTHING
+from nearcast.relations.predicate import Truths as PairTruths
 from nearcast.relations.reports import (
     GEOGRAPHIC,
     NO_VALUES,
-    PLACE,
     PLANAR,
     Column,
-    EntityTable,
     GrowableTable,
     ReportTable,
     Values,
@@ -44,22 +42,60 @@ from nearcast.state.timeline import Excess
 FALSE, TRUE, UNKNOWN = 0, 1, -1
 
 
-Evaluate = Callable[[Integers, Integers, Integers], tuple[Truths, Truths]]
-"""For numbers of rules, points of side a and points of side b: the truths of entering and of staying."""
+class ListedEvaluations(NamedTuple):
+    """What reports ask of some pairs: of each evaluation the pair, as index among them, the row of the report, and what
+    that does to the pair where an entity is not of its side; and of those `inside`, where both are, by index, the
+    truths of entering and of staying.
+    """
 
-BothBoxes = tuple[PointBoxes, PointBoxes]
-"""Of all points the boxes as either side of a rule."""
+    pair: Integers
+    row: Integers
+    effect: Integers
+    inside: Integers
+    enter: Truths
+    stay: Truths
 
-Members = Mapping[int, Flags]
-"""For each filter's number: which points satisfy it."""
+
+def listed_evaluations(
+    rule: Integers,
+    a: Integers,
+    b: Integers,
+    rules: PairRules,
+    reports: ReportTable,
+    members: Members,
+    evaluate: PredicateEvaluator,
+) -> ListedEvaluations:
+    """What reports of either side ask of pairs, each held against the other side as it was known then.
+
+    Truths that rest on comparing geometries are there when `evaluate` has compared them.
+    """
+    from_a, report_a = reports.of_entities(a)
+    from_b, report_b = reports.of_entities(b)
+    if reports.changes is not None:
+        own_a, own_b = reports.evaluating(rule[from_a], report_a), reports.evaluating(rule[from_b], report_b)
+        from_a, report_a, from_b, report_b = from_a[own_a], report_a[own_a], from_b[own_b], report_b[own_b]
+    pair = np.concatenate([from_a, from_b])
+    row = reports.row[np.concatenate([report_a, report_b])]
+    here = reports.known + np.concatenate([report_a, report_b])
+    there = reports.as_of(np.concatenate([b[from_a], a[from_b]]), reports.then(row))
+    mine = np.arange(len(pair)) < len(from_a)
+    point_a, point_b = np.where(mine, here, there), np.where(mine, there, here)
+    own = rule[pair]
+    known = reports.seen(there) & _alive(there, row, own, rules, reports)
+    inside = known & _alive(here, row, own, rules, reports)
+    for point, side in ((point_a, "filter_a"), (point_b, "filter_b")):
+        inside &= _members(own, point, side, rules, members)
+    at = np.flatnonzero(inside)
+    truths = evaluate(own[at], point_a[at], point_b[at], row[at], mine[at])
+    return ListedEvaluations(pair, row, np.where(known, LEAVES, UNCHANGED), at, *truths)
 
 
 def effects_of(
-    pairs: GrowableTable, which: Integers, rules: PairRules, reports: ReportTable, members: Members, evaluate: Evaluate
+    pairs: GrowableTable, which: Integers, rules: PairRules, reports: ReportTable, listed: ListedEvaluations
 ) -> PairEffects:
     """What evaluations do to some pairs; `pair` is the index into `which`."""
     rule, a, b = pairs["rule"][which].astype(np.int64), pairs["a"][which], pairs["b"][which]
-    found = [_reported(rule, a, b, rules, reports, members, evaluate)]
+    found = [_reported(listed)]
     mortal = np.flatnonzero(rules.columns["time_to_live"][rule] != FOREVER)
     if len(mortal):
         found += [_silent(mortal, side[mortal], rule[mortal], rules, reports) for side in (a, b)]
@@ -77,38 +113,12 @@ def effects_of(
     return effects.select(np.lexsort((effects.deadline, ~lapsed, effects.row, effects.pair)))
 
 
-def _reported(
-    rule: Integers,
-    a: Integers,
-    b: Integers,
-    rules: PairRules,
-    reports: ReportTable,
-    members: Members,
-    evaluate: Evaluate,
-) -> PairEffects:
-    """What reports do: those of either side, held against the other side as it was known then."""
-    from_a, report_a = reports.of_entities(a)
-    from_b, report_b = reports.of_entities(b)
-    if reports.changes is not None:
-        own_a, own_b = reports.evaluating(rule[from_a], report_a), reports.evaluating(rule[from_b], report_b)
-        from_a, report_a, from_b, report_b = from_a[own_a], report_a[own_a], from_b[own_b], report_b[own_b]
-    pair = np.concatenate([from_a, from_b])
-    row = reports.row[np.concatenate([report_a, report_b])]
-    here = reports.known + np.concatenate([report_a, report_b])
-    there = reports.as_of(np.concatenate([b[from_a], a[from_b]]), reports.then(row))
-    mine = np.arange(len(pair)) < len(from_a)
-    point_a, point_b = np.where(mine, here, there), np.where(mine, there, here)
-    own = rule[pair]
-    known = reports.seen(there) & _alive(there, row, own, rules, reports)
-    inside = known & _alive(here, row, own, rules, reports)
-    for point, side in ((point_a, "filter_a"), (point_b, "filter_b")):
-        inside &= _members(own, point, side, rules, members)
-    effect = np.where(known, LEAVES, UNCHANGED)
-    at = np.flatnonzero(inside)
-    enter, stay = evaluate(own[at], point_a[at], point_b[at])
-    effect[at] = np.where(enter == TRUE, BEGINS, np.where(stay == FALSE, FAILS, UNCHANGED))
+def _reported(listed: ListedEvaluations) -> PairEffects:
+    """What reports do."""
+    effect = listed.effect.copy()
+    effect[listed.inside] = np.where(listed.enter == TRUE, BEGINS, np.where(listed.stay == FALSE, FAILS, UNCHANGED))
     some = np.flatnonzero(effect)
-    return PairEffects(pair[some], row[some], effect[some], np.full(len(some), FOREVER))
+    return PairEffects(listed.pair[some], listed.row[some], effect[some], np.full(len(some), FOREVER))
 
 
 def _alive(points: Integers, row: Integers, rule: Integers, rules: PairRules, reports: ReportTable) -> Flags:
@@ -215,9 +225,20 @@ UNASKED = OverTime({}, {})
 """Where no predicate asks for any, or none has a value yet."""
 
 
+class _OpenEvaluation(NamedTuple):
+    """One that rests on comparing geometries, and where its truths belong."""
+
+    evaluation: PairEvaluation
+    row: int
+    enter: Truths
+    stay: Truths
+    at: int
+
+
 class PredicateEvaluator:
     """Gives the truths of a stretch's evaluations; `newest` has each entity's newest event where rules ask for it,
-    `boxes` those of rules, by number, that hold only where they meet. `excess` counts what came to a limit.
+    `boxes` those of rules, by number, that hold only where they meet. `excess` counts what came to a limit, `undecided`
+    notes for which pairs. `unlooked`, by the numbers of rules: reports that do not look at all that are near.
     """
 
     def __init__(
@@ -228,18 +249,32 @@ class PredicateEvaluator:
         boxes: Mapping[int, BothBoxes],
         limits: Limits,
         excess: Counter[Excess],
+        undecided: UndecidedPairs,
         over_time: OverTime = UNASKED,
+        unlooked: Mapping[int, Sequence[Unlooked]] = MappingProxyType({}),
     ) -> None:
         self._over_time = over_time
         self._rules = rules
         self._reports = reports
         self._newest = newest
         self._boxes = boxes
-        self._limits, self._excess = limits, excess
+        self._limits, self._excess, self._undecided = limits, excess, undecided
+        self._unlooked = {
+            (number, int(reports.row[one.report]), one.side): frozenset(one.looked_at.tolist())
+            for number, own in unlooked.items()
+            for one in own
+        }
         self._read: dict[int, Event] = {}
+        self._open: list[_OpenEvaluation] = []
+        # Of each pair the last row at which it was evaluated, and whether it was decided.
+        self._last: dict[tuple[str, str, str], tuple[int, bool]] = {}
 
-    def __call__(self, rule: Integers, a: Integers, b: Integers) -> tuple[Truths, Truths]:
-        """The truths of entering and of staying, of evaluations of some rules at points of both sides."""
+    def __call__(self, rule: Integers, a: Integers, b: Integers, row: Integers, first: Flags) -> tuple[Truths, Truths]:
+        """The truths of entering and of staying, of evaluations of some rules at points of both sides; each by the
+        report of a row, which is of side a where it is the `first`.
+
+        What rests on comparing geometries is UNKNOWN until `compare`, which writes it into these columns.
+        """
         enter, stay = (np.full(len(rule), UNKNOWN, np.int8) for _ in range(2))
         bounded = self._rules.columns["bounded"][rule]
         plain = np.flatnonzero(bounded)
@@ -255,14 +290,51 @@ class PredicateEvaluator:
         every = self._over_time.asked
         for at in others.tolist():
             found = self._rules.all[rule[at]]
-            assert found and found.enter and found.stay, "a rule without a bound has its predicates"
-            both = self._event(int(a[at])), self._event(int(b[at]))
+            assert found and found.predicate, "a rule without a bound has its predicate"
+            points = int(a[at]), int(b[at])
+            one, other = self._event(points[0]), self._event(points[1])
             asked = every.get(found.number) if every else None
-            over_time = self._aggregates(asked, (int(a[at]), int(b[at]))) if asked else NOTHING
-            enter[at], stay[at] = (
-                _CODES[one.truth(*both, self._limits, self._excess, over_time)] for one in (found.enter, found.stay)
-            )
+            over_time = self._aggregates(asked, points) if asked else NOTHING
+            if not found.predicate.compares:
+                truths: PairTruths | None = found.predicate.truths(one, other, self._limits, self._excess, over_time)
+            else:
+                truths = found.predicate.seen(one, other, self._limits, self._excess, over_time)
+                if truths is None and self._looks(found, points, int(row[at]), bool(first[at])):
+                    order = order_of(other if first[at] else one, found.sequence, bool(first[at]))
+                    evaluation = PairEvaluation(
+                        int(row[at]), order, found.relation.id, found.predicate, one, other, over_time
+                    )
+                    self._open.append(_OpenEvaluation(evaluation, int(row[at]), enter, stay, at))
+                else:
+                    self._note(int(row[at]), (found.relation.id, one.entity, other.entity), True)
+            if truths is not None:
+                enter[at], stay[at] = (_CODES[each] for each in truths)
         return enter, stay
+
+    def compare(self) -> None:
+        """Compares the geometries that truths rest on, as far as the work goes that is allowed for each event."""
+        if not self._open and not self._undecided:
+            return
+        decide([one.evaluation for one in self._open], self._limits, self._excess)
+        for evaluation, row, enter, stay, at in self._open:
+            enter[at], stay[at] = (_CODES[each] for each in evaluation.truths)
+            names = evaluation.relation, evaluation.a.entity, evaluation.b.entity
+            self._note(row, names, evaluation.decided)
+        for pair, (_, decided) in self._last.items():
+            self._undecided.note(pair, decided)
+
+    def _note(self, row: int, pair: tuple[str, str, str], decided: bool) -> None:
+        if row >= self._last.get(pair, (row, decided))[0]:
+            self._last[pair] = row, decided
+
+    def _looks(self, rule: PairRule, points: tuple[int, int], row: int, first: bool) -> bool:
+        """Whether the report of a row, which is of side a where it is the first, looks at the other of two points."""
+        if not self._unlooked:
+            return True
+        other = int(entities_of(np.array([points[first]]), self._reports)[0])
+        sides = (0, 1) if rule.unordered else (0 if first else 1,)
+        chosen = (self._unlooked.get((rule.number, row, side)) for side in sides)
+        return all(own is None or other in own for own in chosen)
 
     def _aggregates(self, asked: Sequence[tuple[str, int, int]], points: tuple[int, int]) -> dict[str, float]:
         """The aggregates of a predicate that have a value at two points, by how they are written."""
@@ -303,206 +375,3 @@ class PredicateEvaluator:
 def read(table: pa.Table, rows: Integers) -> list[Event]:
     """Some events of a table, without their payloads."""
     return to_events(without_payloads(table.take(pa.array(rows))))
-
-
-class TooManyPairs(Exception):
-    """A stretch would look at more pairs than may be in memory together: it is to be cut into shorter ones."""
-
-
-Pairs = tuple[Integers, Integers]
-"""Numbers of the entities on side a, and on side b."""
-
-
-class Unlooked(NamedTuple):
-    """A report as side `side` (0: a, 1: b) of which only some of those near it are looked at: these, by number, and how
-    many more there are.
-    """
-
-    report: int
-    side: int
-    looked_at: Integers
-    more: int
-
-
-class Looks:
-    """Of those near a report so many are looked at, to begin something with; of more, the first by the code of their
-    names (semantics §7). `beyond` are the reports that have more.
-    """
-
-    def __init__(self, most: int, known: EntityTable) -> None:
-        self.most = most
-        self.beyond: list[Unlooked] = []
-        self._names, self._codes = known.names, known.columns["code"]
-
-    def within(self, probe: npt.NDArray[np.integer], entity: Integers, reports: Integers, side: int) -> Integers:
-        """Which of some pairs of a probe, ascending, and an entity near it are looked at; `reports` has the report that
-        each probe is.
-        """
-        counts = np.bincount(probe)
-        crowded = np.flatnonzero(counts > self.most)
-        kept = np.ones(len(probe), np.bool_)
-        for one in crowded.tolist():
-            first = int(np.searchsorted(probe, one))
-            own = entity[first : first + int(counts[one])]
-            chosen = self._first(own)
-            kept[first : first + len(own)] = chosen
-            self.beyond.append(Unlooked(int(reports[one]), side, own[chosen], len(own) - self.most))
-        return np.flatnonzero(kept)
-
-    def _first(self, entity: Integers) -> Flags:
-        """The first so many by the codes of their names, of one code by name."""
-        codes = self._codes[entity]
-        last = np.partition(codes, self.most - 1)[self.most - 1] if self.most else 0
-        chosen = codes < last
-        alike = sorted(np.flatnonzero(codes == last).tolist(), key=lambda at: self._names[entity[at]])
-        chosen[alike[: self.most - int(chosen.sum())]] = True
-        return chosen
-
-
-def candidates(
-    rule: PairRule,
-    filters: tuple[int, int],
-    reports: ReportTable,
-    members: Members,
-    numbers: dict[str, int],
-    all_: bool = False,
-    most: int | None = None,
-    boxes: BothBoxes | None = None,
-    looks: Looks | None = None,
-) -> Pairs:
-    """Pairs of entities that reports may bring within the rule's reach, each once, perhaps with some others.
-
-    They ascend; of an unordered pair the lesser number is first. `filters` are the numbers of the sides' filters.
-    `boxes`: those of all points as either side, of a rule that holds only where they meet. `all_`: also those that no
-    report is of. `looks`: how many of those near a report count. Raises `TooManyPairs` where they are more than `most`.
-    """
-    first = 0 if all_ else reports.known
-    sides = [
-        _points(side, filter, reports, members, numbers)
-        for side, filter in zip((rule.pair.a, rule.pair.b), filters, strict=True)
-    ]
-    limited = math.inf if most is None else most
-    probes = [_probes(side, first, rule, reports) for side in sides]
-    if math.isfinite(rule.metres):
-        parts = _near(sides, probes, first, reports, rule, looks)
-    elif boxes is not None:
-        parts = _meeting(sides, probes, reports, boxes)
-    else:
-        parts = _all(sides, probes, reports, limited)
-    found, count = [], 0
-    for part in parts:
-        found.append(part)
-        count += len(part[0])
-        if count > limited:
-            raise TooManyPairs
-    if not found:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    a, b = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    if rule.unordered:
-        a, b = np.minimum(a, b), np.maximum(a, b)
-    key = distinct((a << 32 | b)[a != b])
-    return key >> 32, key & 0xFFFFFFFF
-
-
-def _points(side: Side, filter: int, reports: ReportTable, members: Members, numbers: dict[str, int]) -> Integers:
-    """The points of a side."""
-    if isinstance(side, Named):
-        number = np.array([numbers[side.entity]])
-        return np.concatenate([number, reports.known + reports.of_entities(number)[1]])
-    return np.flatnonzero(members[filter])
-
-
-def _probes(side: Integers, first: int, rule: PairRule, reports: ReportTable) -> Integers:
-    """Of the points of a side those, from one on, for which partners are looked for."""
-    probes = side[side >= first]
-    if reports.changes is None or not first:
-        return probes
-    return probes[reports.evaluating(np.full(len(probes), rule.number), probes - reports.known)]
-
-
-def _near(
-    sides: Sequence[Integers],
-    probes: Sequence[Integers],
-    first: int,
-    reports: ReportTable,
-    rule: PairRule,
-    looks: Looks | None,
-) -> Iterator[Pairs]:
-    points = np.unique(np.concatenate(sides))
-    columns = {name: np.zeros(reports.known + len(reports.row), reports.base[name].dtype) for name in PLACE}
-    for name in PLACE:
-        columns[name][points] = reports.column(name, points)
-    # What is reported is held against where the others are then: points that are there for all the time, if none is.
-    columns["since"], columns["through"] = reports.rows_of_points() if first else _at_once(len(columns["x"]))
-    for kind in (PLANAR, GEOGRAPHIC):
-        a, b = (side[columns["kind"][side] == kind] for side in sides)
-        new_a, new_b = (side[columns["kind"][side] == kind] for side in probes)
-        if len(a) and len(b):
-            for left, right in _near_of_kind(kind, columns, new_a, b, rule.metres, reports, looks, 0):
-                yield left, right
-            # Of an ordered pair either side may be the one that reported.
-            if not rule.unordered:
-                for left, right in _near_of_kind(kind, columns, new_b, a, rule.metres, reports, looks, 1):
-                    yield right, left
-
-
-def _at_once(count: int) -> tuple[Integers, Integers]:
-    return np.zeros(count, np.int64), np.ones(count, np.int64)
-
-
-def _near_of_kind(
-    kind: int,
-    columns: dict[str, Column],
-    of: Integers,
-    among: Integers,
-    metres: float,
-    reports: ReportTable,
-    looks: Looks | None,
-    side: int,
-) -> Iterator[Pairs]:
-    """Pairs of entities of a point of `of` and one of `among`, numbers of points of one kind, that may be within so
-    many metres as the former comes.
-    """
-    globe = kind == GEOGRAPHIC
-    probes, points = np.zeros((len(of), 3)), np.zeros((len(among), 3))
-    for axis, name in enumerate(("u", "v", "w") if globe else ("x", "y")):
-        probes[:, axis], points[:, axis] = columns[name][of], columns[name][among]
-    since, through = columns["since"], columns["through"]
-    limits, own = np.full(len(of), square_limit(metres, globe)), of - reports.known
-    # A report is held against what was known before it.
-    times = (since[of], through[of]) if looks is None else (reports.row[own] - 1, reports.row[own])
-    for found in near_pairs(TimedPoints(probes, *times), limits, TimedPoints(points, since[among], through[among])):
-        others, probe = _entities(among[found.point], reports), found.probe
-        if looks is not None:
-            which = looks.within(found.probe, others, own, side)
-            others, probe = others[which], found.probe[which]
-        yield _entities(of[probe], reports), others
-
-
-def _all(sides: Sequence[Integers], probes: Sequence[Integers], reports: ReportTable, most: float) -> Iterator[Pairs]:
-    """Every pair of which one has reported: of a predicate that reaches everywhere nobody can be left out."""
-    a, b = (np.unique(_entities(side, reports)) for side in sides)
-    new_a, new_b = (np.unique(_entities(side, reports)) for side in probes)
-    # Before any is made: they would fill the memory.
-    if len(new_a) * len(b) + len(a) * len(new_b) > most:
-        raise TooManyPairs
-    yield np.repeat(new_a, len(b)), np.tile(b, len(new_a))
-    yield np.tile(a, len(new_b)), np.repeat(new_b, len(a))
-
-
-def _meeting(
-    sides: Sequence[Integers], probes: Sequence[Integers], reports: ReportTable, boxes: BothBoxes
-) -> Iterator[Pairs]:
-    """Every pair of which one has reported, and whose boxes meet, as something that is known of each has them."""
-    (a, b), (new_a, new_b), (own, others) = sides, probes, (one.boxes for one in boxes)
-    for left, right in meeting(new_a, own, b, others):
-        yield _entities(left, reports), _entities(right, reports)
-    for right, left in meeting(new_b, others, a, own):
-        yield _entities(left, reports), _entities(right, reports)
-
-
-def _entities(points: Integers, reports: ReportTable) -> Integers:
-    found = points.copy()
-    inside = points >= reports.known
-    found[inside] = reports.entity[points[inside] - reports.known]
-    return found

@@ -12,13 +12,12 @@ from nearcast.geo.distance import surely_beyond, surely_within
 from nearcast.model.arrays import Flags
 from nearcast.model.filter import Filter
 from nearcast.model.relation import Named, Pair, Relation
-from nearcast.relations.boxes import met_sides, readings
+from nearcast.relations.geometries.boxes import met_sides, readings
 from nearcast.relations.predicate import (
-    RelationPredicate,
+    MarginPredicate,
     SideAggregate,
     bound_of,
     is_symmetric,
-    reach,
     side_aggregates,
     widened,
 )
@@ -34,7 +33,7 @@ NOBODY = -1
 class PairRule:
     """One relation between pairs: its number among the rules, and the order of its definition.
 
-    `metres` is how far its predicate for entering reaches, `boxes` which geometries meet where it is TRUE (see
+    `metres` is how far its predicate reaches, see `MarginPredicate`, `boxes` which geometries meet where it is TRUE (see
     `boxes`), and `readings` how often it reads them, 0 where boxes alone do not tell that it is FALSE. `unordered`: a
     pair is one pair, whoever is side a. `aggregates` are of readings behind the position `after`.
     """
@@ -46,8 +45,7 @@ class PairRule:
     unordered: bool
     metres: float
     boxes: tuple[bool, bool] | None
-    enter: RelationPredicate | None
-    stay: RelationPredicate | None
+    predicate: MarginPredicate | None
     readings: int
     aggregates: tuple[SideAggregate, ...]
     after: int
@@ -110,7 +108,7 @@ class PairRules:
         self.all.append(rule)
         self._file(rule)
         values: dict[str, Any] = {"filter_a": self._filter(pair.a), "filter_b": self._filter(pair.b)}
-        bound = None if rule.enter else bound_of(pair.when)
+        bound = None if rule.predicate else bound_of(pair.when)
         if bound is not None:
             stay = bound_of(widened(pair.when, relation.margin))
             assert stay is not None, "a margin leaves a bound a bound"
@@ -148,7 +146,7 @@ class PairRules:
         self.by_id[id] = rule
         if not rule.is_named:
             self.open[id] = rule
-        if rule.enter is not None:
+        if rule.predicate is not None:
             self.general[id] = rule
         if rule.aggregates:
             self.over_time[id] = rule
@@ -161,17 +159,17 @@ def _rule(number: int, sequence: int, relation: Relation, after: int) -> PairRul
     unordered, bound = pair.a == pair.b and is_symmetric(pair.when), bound_of(pair.when)
     if bound is not None:
         # Of a plain bound the rest is known, and there may be very many.
-        return PairRule(number, sequence, relation, pair, unordered, bound.metres, None, None, None, 0, (), after)
+        return PairRule(number, sequence, relation, pair, unordered, bound.metres, None, None, 0, (), after)
+    predicate = MarginPredicate(pair.when, relation.margin)
     return PairRule(
         number,
         sequence,
         relation,
         pair,
         unordered,
-        metres=reach(pair.when),
+        metres=predicate.metres,
         boxes=met_sides(pair.when),
-        enter=RelationPredicate(pair.when),
-        stay=RelationPredicate(widened(pair.when, relation.margin)),
+        predicate=predicate,
         readings=readings(pair.when),
         aggregates=side_aggregates(pair.when),
         after=after,

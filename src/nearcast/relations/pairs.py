@@ -28,18 +28,10 @@ from nearcast.model.limits import Limits
 from nearcast.model.relation import Detection, Matching, Named, Pair, Relation
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.relations.admission import PairAdmission, seen_effects
-from nearcast.relations.boxes import BOX, PointBoxes, box_table, place_boxes, told_box
-from nearcast.relations.evaluations import (
-    BothBoxes,
-    Looks,
-    Members,
-    OverTime,
-    Pairs,
-    PredicateEvaluator,
-    TooManyPairs,
-    candidates,
-    read,
-)
+from nearcast.relations.candidates import BothBoxes, Looks, Members, Pairs, TooManyPairs, Unlooked, candidates
+from nearcast.relations.evaluations import OverTime, PredicateEvaluator, read
+from nearcast.relations.geometries.boxes import BOX, PointBoxes, box_table, place_boxes, told_box
+from nearcast.relations.geometries.pair_comparisons import UndecidedPairs
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.reports import (
     NO_VALUES,
@@ -60,7 +52,7 @@ from nearcast.relations.shards import (
 )
 from nearcast.relations.told_pairs import NO_REASON, NOTHING_TOLD, ToldPairs, joined_told, reasons_of, told_pairs
 from nearcast.relations.transition_events import CAUSED, EXPIRED
-from nearcast.relations.transitions import FALLS_SILENT, REMOVED, deadlines, tells_exit
+from nearcast.relations.transitions import FALLS_SILENT, REMOVED, HoldState, deadlines, tells_exit
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.spatial_windows import SpatialWindows
@@ -72,14 +64,16 @@ Newest = Callable[[], pa.Table]
 
 
 class PairStanding(NamedTuple):
-    """Whether a relation holds between two, in how many of its pairs each of them is, and how many there are; and which
-    aggregates of its predicate have no value for the two.
+    """What holds of a relation between two (None: it does not), in how many of its pairs each of them is, and how many
+    there are; which aggregates of its predicate have no value for the two; and whether its last evaluation was left
+    `undecided` for the work on geometries that an event may take.
     """
 
-    holds: bool
+    state: HoldState | None
     partners: tuple[int, int]
     pairs: int
     unknown: tuple[str, ...] = ()
+    undecided: bool = False
 
 
 MOST_PAIRS = 250_000
@@ -104,6 +98,7 @@ class PairRelations:
         self._index: FilterMatcher | None = None
         self._spatial = SpatialWindows()
         self.admission = PairAdmission()
+        self.undecided = UndecidedPairs()
         self._boxes: GrowableTable | None = None
         self._asked: Mapping[int, Sequence[tuple[str, int, int]]] = {}
         self._values: dict[int, Values] = {}
@@ -117,6 +112,7 @@ class PairRelations:
         """
         found = copy(self)
         found.known, found.excess, found.admission = known, Counter(), deepcopy(self.admission)
+        found.undecided = UndecidedPairs()
         found.shards = [Shard(shard.pairs.copy()) for shard in self.shards]
         found._members = {number: one.copy() for number, one in self._members.items()}
         found._newest, found._values = dict(self._newest), dict(self._values)
@@ -154,16 +150,18 @@ class PairRelations:
         """How a relation between pairs stands for two entities, named in the order of its sides."""
         number = self.rules.by_id[id].number
         one, other = (self.known.numbers.get(name, NOBODY) for name in (a, b))
-        held = [shard.pairs["held"] & (shard.pairs["rule"] == number) for shard in self.shards]
-        sides = [
-            np.concatenate([shard.pairs[side][own] for shard, own in zip(self.shards, held, strict=True)])
-            for side in ("a", "b")
+        held = [
+            shard.pairs.chosen(np.flatnonzero(shard.pairs["held"] & (shard.pairs["rule"] == number)))
+            for shard in self.shards
         ]
-        holds = bool(((sides[0] == one) & (sides[1] == other)).any())
+        sides = [np.concatenate([own[side] for own in held]) for side in ("a", "b")]
+        found = [(own, at) for own in held for at in np.flatnonzero((own["a"] == one) & (own["b"] == other)).tolist()]
+        states = [HoldState(*(own[name][at].item() for name in HoldState._fields)) for own, at in found]
         partners = (int((sides[0] == each).sum() + (sides[1] == each).sum()) for each in (one, other))
         known = [self._values.get(each, NO_VALUES) for each in (one, other)]
         unknown = tuple(text for text, side, own in self._asked.get(number, ()) if own not in known[side])
-        return PairStanding(holds, (next(partners), next(partners)), len(sides[0]), unknown)
+        state, both = next(iter(states), None), (next(partners), next(partners))
+        return PairStanding(state, both, len(sides[0]), unknown, (id, a, b) in self.undecided)
 
     def limit(self, limits: Limits) -> None:
         """Goes on within other limits."""
@@ -182,10 +180,7 @@ class PairRelations:
             return []
         members = self._members_over(reports)
         boxes = self._all_boxes(reports, self.rules.general.values())
-        over_time = OverTime(self._asked, self._values)
-        view = BatchView(
-            self.rules, self.known, reports, members, self._newest, boxes, self.limits, self.excess, over_time
-        )
+        view = BatchView(self.rules, self.known, reports, members)
         limited = {rule.number: Looks(self.limits.relation_looks, self.known) for rule in self.rules.open.values()}
         near = self._near(reports, members, boxes, limited)
         concerned = [shard.concerned(view) for shard in self.shards]
@@ -194,10 +189,14 @@ class PairRelations:
         if self.looks > MOST_PAIRS and reports.parts > 1:
             raise TooManyPairs
         self._count_unread(boxes, reports, first=reports.known)
-        every_shard = zip(self.shards, near, concerned, strict=True)
-        effects = [shard.effects(view, pairs, rows) for shard, pairs, rows in every_shard]
-        reporting = partial(self._reporting, reports, members)
         beyond = {number: one.beyond for number, one in limited.items() if one.beyond}
+        evaluate = self._evaluator(reports, boxes, beyond)
+        every_shard = zip(self.shards, near, concerned, strict=True)
+        listed = [shard.listed(view, pairs, rows, evaluate) for shard, pairs, rows in every_shard]
+        # What an event's pairs may take they share, whatever shards they are of.
+        evaluate.compare()
+        effects = [shard.effects(view, *own) for shard, own in zip(self.shards, listed, strict=True)]
+        reporting = partial(self._reporting, reports, members)
         effects = [seen_effects(each, beyond, self.rules, reports) for each in effects] if beyond else effects
         admitted = self.admission.admit(effects, self.rules, self.known.names, reports, reporting, self.limits)
         self.admission.note_unseen(beyond, self.rules, self.known.names, reports)
@@ -205,6 +204,16 @@ class PairRelations:
         told = [one for shard, each, own in every for one in shard.transitions(view, each.which, own)]
         self._remember(reports, members)
         return told
+
+    def _evaluator(
+        self,
+        reports: ReportTable,
+        boxes: Mapping[int, BothBoxes],
+        beyond: Mapping[int, Sequence[Unlooked]],
+    ) -> PredicateEvaluator:
+        over_time = OverTime(self._asked, self._values)
+        known = (self.rules, reports, self._newest, boxes)
+        return PredicateEvaluator(*known, self.limits, self.excess, self.undecided, over_time, beyond)
 
     def _members_over(self, reports: ReportTable) -> Members:
         """For each filter in use which points satisfy it."""
@@ -397,14 +406,14 @@ class PairRelations:
             if isinstance(side, Named):
                 self.known.number(side.entity)
         new = [(filter, number) for filter, number in self.rules.filters.items() if number not in self._members]
-        table = newest() if new or (rule.enter and not general) else None
+        table = newest() if new or (rule.predicate and not general) else None
         for filter, number in new:
             self._index = None
             # As of the definition; from the next stretch on `_remember` carries it on.
             self._members[number] = GrowableTable({"inside": np.False_})
             if table is not None:
                 self._base(number)[self.known.numbered(table)] = self._inside(filter, table)
-        if rule.enter and not general and table is not None:
+        if rule.predicate and not general and table is not None:
             events = read(table, np.arange(len(table)))
             self._newest = dict(zip(self.known.numbered(table).tolist(), events, strict=True))
         return rule
@@ -472,9 +481,12 @@ class PairRelations:
         # Of many pairs that are defined before anything is reported, none costs a look at all entities.
         if there.any():
             # Candidates are those whose boxes meet.
-            nothing = ReportTable.nothing(self.known)
-            evaluate = PredicateEvaluator(self.rules, nothing, self._newest, {}, self.limits, self.excess)
-            held[there] = evaluate(np.full(int(there.sum()), rule.number), a[there], b[there])[0] == 1
+            evaluate = self._evaluator(ReportTable.nothing(self.known), {}, {})
+            number, own = np.full(int(there.sum()), rule.number), a[there]
+            # Each entity is held against those that are its side b as if it had reported.
+            enter, _ = evaluate(number, own, b[there], own, np.ones(len(own), np.bool_))
+            evaluate.compare()
+            held[there] = enter == 1
         return held
 
     def _there(self, rule: PairRule, a: Integers, b: Integers, clocks: StreamClocks) -> Flags:
@@ -520,6 +532,7 @@ class PairRelations:
             shard.renumber(numbers)
         self._newest = {int(numbers[one]): event for one, event in self._newest.items() if not gone[one]}
         self._values = {int(numbers[one]): values for one, values in self._values.items() if not gone[one]}
+        self.undecided.forget(names)
         # Made anew where it is asked for.
         self._boxes = None
         return told
@@ -541,6 +554,7 @@ class PairRelations:
         told = joined_told([self._ended(rule, shard.end(rule)) for shard in self.shards])
         self.rules.end(rule)
         self.admission.end(id)
+        self.undecided.end(id)
         if not self.rules.general:
             self._newest, self._boxes = {}, None
         if not rule.is_named:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from zlib import crc32
 
@@ -39,13 +38,13 @@ from nearcast.model.relation import (
 )
 from nearcast.relations.aggregates.entity_windows import known_value
 from nearcast.relations.gatherings import MOST_NAMED
+from nearcast.relations.geometries.pair_comparisons import UNDECIDED, PairEvaluation, decide, order_of
 from nearcast.relations.predicate import (
-    RelationPredicate,
+    MarginPredicate,
     SideAggregate,
+    Truths,
     is_symmetric,
-    reach,
     side_aggregates,
-    widened,
 )
 from nearcast.relations.reports import micros_of, moment_of
 from nearcast.relations.sides import SideMembers, sees_derived, sides_of
@@ -124,22 +123,6 @@ class EventwiseRelations:
     def __len__(self) -> int:
         return len(self._states)
 
-    @property
-    def kept(self) -> int:
-        """Of how many entities and pairs something is kept."""
-        return len(self.known) + sum(len(state.holding) for state in self._states.values())
-
-    def copy(self) -> EventwiseRelations:
-        """The same relations, which go on by themselves, where they ask for nothing over times; what comes to a limit
-        is counted apart.
-        """
-        assert not self._spans, "of what relations tell there is nothing over times"
-        found = copy(self)
-        found.known, found.own, found.excess = dict(self.known), dict(self.own), Counter()
-        found.sides = self.sides.copy()
-        found._states = {id: state.copy() for id, state in self._states.items()}
-        return found
-
     def begin(self, events: Iterable[Event]) -> None:
         """Takes what is known of all entities when the first relation is defined: the newest event of each."""
         self.known = {event.entity: LatestReport(event, micros_of(event.moment)) for event in events}
@@ -153,8 +136,8 @@ class EventwiseRelations:
         """Adds a relation; what it tells of the present."""
         self._states[relation.id] = state = _State(relation, sequence, cause.position)
         self._ask_over_time()
-        self.decide_sides()
-        return list(state.all(self._world(), cause))
+        self._decide_sides()
+        return list(state.all(self._comparing([state]), cause))
 
     def states(self) -> Iterator[tuple[Relation, int, Mapping[tuple[str, str], HoldState], int | None]]:
         """Each relation, the order of its definition, what holds in it, and its room for beginnings."""
@@ -227,7 +210,7 @@ class EventwiseRelations:
         sides = (side for state in pairs for side in sides_of(state.relation))
         return [side.filter for side in sides if isinstance(side, Matching)]
 
-    def decide_sides(self) -> None:
+    def _decide_sides(self) -> None:
         """Decides of all that are known whether they are of the sides that there are now, if that is not decided."""
         self.sides.keep(self._shared())
         for one in self.known.values():
@@ -276,9 +259,7 @@ class EventwiseRelations:
                 changed = [one for one in self._states.values() if one.changes(entity, moment, self._world())]
                 if changed:
                     found = [one for state in self._states.values() for one in state.expired(self._world())]
-                    cause = Cause(0, moment_of(moment), None)
-                    for state in changed:
-                        found += state.report(entity, self._world(), cause, moves=False)
+                    found += self._reported(changed, entity, Cause(0, moment_of(moment), None), moves=False)
                     yield moment, found
 
     def _ask_over_time(self) -> None:
@@ -313,9 +294,26 @@ class EventwiseRelations:
         found = self.pass_time(NEVER, {channel: now}) if channel in self.own else self.pass_time(now)
         cause = Cause(event.position, event.time, event.accepted)
         if self._moves(event):
-            for state in self._states.values():
-                found += state.report(event.entity, self._world(), cause)
+            found += self._reported(self._states.values(), event.entity, cause)
         return found
+
+    def _reported(self, states: Collection[_State], entity: str, cause: Cause, moves: bool = True) -> list[Transition]:
+        """What an entity's newest report changes in some relations."""
+        world = self._comparing(states, entity)
+        return [one for state in states for one in state.report(entity, world, cause, moves)]
+
+    def _comparing(self, states: Collection[_State], entity: str | None = None) -> RelationView:
+        """What is known now, with what the predicates of some relations say that compare geometries: of the pairs of an
+        entity that reports, or of all.
+        """
+        world = self._world()
+        # Those that see what relations tell have the work that is allowed by themselves.
+        sharing = [[state for state in states if not state.derived], *([one] for one in states if one.derived)]
+        for own in sharing:
+            evaluations = [one for state in own for one in state.comparisons(world, entity)]
+            decide([one for one in evaluations if not one.decided], self.limits, self.excess)
+            world.truths.update(((one.relation, one.a.entity, one.b.entity), one.truths) for one in evaluations)
+        return world
 
     def _moves(self, event: Event) -> bool:
         """Whether a report moves its entity: not if it is older than the newest one known."""
@@ -344,7 +342,7 @@ class EventwiseRelations:
         for event in told:
             depth = depths[event.part - first]
             if curious and depth < DEPTH and self._moves(event):
-                more = [one for state in curious for one in state.report(event.entity, self._world(), cause)]
+                more = self._reported(curious, event.entity, cause)
                 told += transition_events(more, cause, len(told) + first)
                 depths += [depth + 1] * len(more)
         return told
@@ -376,6 +374,8 @@ class RelationView:
     windows: ReadingWindows = field(default_factory=IndexedReadingWindows)
     own: OwnClocks = field(default_factory=dict)
     sides: SideMembers = field(default_factory=lambda: SideMembers())
+    truths: dict[tuple[str, str, str], Truths] = field(default_factory=dict)
+    """Of predicates that compare geometries what was found: by the relation, and the entities of both sides."""
 
     def is_of(self, side: Side | Crowd, event: Event, alone: bool = False) -> bool:
         """Whether an event is of a side; `alone`: of one that shares the work on geometries with no other."""
@@ -424,7 +424,7 @@ class _State:
     named: bool = field(init=False)
     lifecycle: Lifecycle = field(init=False)
     aggregates: tuple[SideAggregate, ...] = field(init=False)
-    predicates: dict[bool, RelationPredicate] = field(default_factory=dict)
+    predicate: MarginPredicate | None = field(init=False)
 
     def __post_init__(self) -> None:
         about = self.relation.about
@@ -433,12 +433,7 @@ class _State:
         self.named = isinstance(about, Pair) and isinstance(about.a, Named) and isinstance(about.b, Named)
         self.lifecycle = Lifecycle.of(self.relation)
         self.aggregates = side_aggregates(about.when) if isinstance(about, Pair) else ()
-
-    def copy(self) -> _State:
-        """The same relation, which goes on by itself."""
-        found = copy(self)
-        found.holding, found.clocks = dict(self.holding), dict(self.clocks)
-        return found
+        self.predicate = MarginPredicate(about.when, self.relation.margin) if isinstance(about, Pair) else None
 
     @property
     def crowd(self) -> Crowd | None:
@@ -505,7 +500,9 @@ class _State:
     def _unseen(self, entity: str, world: RelationView) -> set[tuple[str, str]]:
         """The pairs with an entity at which its report does not look, as more are near it: see `Looks`."""
         about, most = self.relation.about, world.limits.relation_looks
-        if len(world.known) <= most or not isinstance(about, Pair) or not math.isfinite(metres := reach(about.when)):
+        if len(world.known) <= most or not isinstance(about, Pair) or not self.predicate:
+            return set()
+        if not math.isfinite(metres := self.predicate.metres):
             return set()
         found = set[tuple[str, str]]()
         own = world.known[entity].event
@@ -628,10 +625,13 @@ class _State:
 
     def _truth(self, pair: tuple[str, str], world: RelationView, staying: bool) -> Truth:
         about = self.relation.about
-        if isinstance(about, Pair):
+        if self.predicate and self.predicate.compares:
+            return world.truths[self.relation.id, *pair][staying]
+        if self.predicate:
             a, b = (world.known[entity].event for entity in pair)
-            over_time = self._over_time(pair, world)
-            return self._predicate(about, staying).truth(a, b, world.limits, world.excess, over_time)
+            over_time, own = self._over_time(pair, world), self.predicate
+            return (own.stay if staying else own.enter).truth(a, b, world.limits, world.excess, over_time)
+        assert isinstance(about, Gathering), "what has no predicate has none"
         if world.known[pair[0]].event.place is None:
             return None
         return len(self._near(pair[0], world, self.relation.margin if staying else 0.0)) >= about.count - 1
@@ -641,11 +641,34 @@ class _State:
         found = {one.text: known_value(self.found(one, pair[SIDES.index(one.side)], world)) for one in self.aggregates}
         return {text: value for text, value in found.items() if value is not None}
 
-    def _predicate(self, about: Pair, staying: bool) -> RelationPredicate:
-        """The predicate for entering, or for staying."""
-        if staying not in self.predicates:
-            self.predicates[staying] = RelationPredicate(widened(about.when, self.relation.margin if staying else 0.0))
-        return self.predicates[staying]
+    def comparisons(self, world: RelationView, entity: str | None) -> Iterator[PairEvaluation]:
+        """The evaluations of pairs by a predicate that compares geometries, as far as these are not compared: of the
+        pairs of an entity that reports, else of all, each as if its side a had reported.
+        """
+        if not self.predicate or not self.predicate.compares:
+            return
+        names = world.known if entity is None else (entity,)
+        pairs = [(name, other) for name in names for other in world.known if name != other]
+        pairs += [] if entity is None else [(other, entity) for _, other in pairs]
+        unseen = set() if entity is None else self._unseen(entity, world)
+        for pair in self._own(pairs, False):
+            if not self._are_members(pair, world):
+                continue
+            a, b = (world.known[name].event for name in pair)
+            first, over_time = entity in (None, pair[0]), self._over_time(pair, world)
+            seen = self.predicate.seen(a, b, world.limits, world.excess, over_time)
+            yield PairEvaluation(
+                event=pair[0] if entity is None else entity,
+                order=order_of(b if first else a, self.sequence, first),
+                relation=self.relation.id,
+                predicate=self.predicate,
+                a=a,
+                b=b,
+                over_time=over_time,
+                truths=seen or UNDECIDED,
+                # At whom the report does not look, with that it is not compared.
+                decided=seen is not None or pair in unseen,
+            )
 
     def _near(self, member: str, world: RelationView, margin: float) -> list[tuple[float, LatestReport]]:
         """The other members of a gathering within its distance of one, by name, and how far they are."""

@@ -10,9 +10,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearcast.filters.expressions import told_geometries, truth_of
+from nearcast.filters.spatial_atoms import spatial_atoms
 from nearcast.filters.truth import Truth, joined, negated
 from nearcast.geo.distance import distance
 from nearcast.model.event import Event, Place
@@ -27,7 +29,7 @@ from nearcast.model.expression import (
     parts,
 )
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, PlainNot, atoms
-from nearcast.model.geometry_budget import GeometryWork
+from nearcast.model.geometry_budget import EventGeometryWork, GeometryWork
 from nearcast.model.limits import Limits
 from nearcast.model.relation import SIDES
 from nearcast.model.values import Value, narrowed
@@ -87,10 +89,11 @@ def _of_side(written: Aggregate) -> SideAggregate:
 
 
 class RelationPredicate:
-    """A predicate ready to be evaluated."""
+    """A predicate ready to be evaluated. `compares`: whether it compares geometries."""
 
     def __init__(self, filter: Filter) -> None:
         self._filter = _mapped(filter, lambda call, _: _named(_without_distance(call)))
+        self.compares = any(spatial_atoms(self._filter))
 
     def truth(
         self,
@@ -99,21 +102,94 @@ class RelationPredicate:
         limits: Limits = DEFAULT,
         excess: Counter[Excess] | None = None,
         over_time: Mapping[str, float] = NOTHING,
+        together: EventGeometryWork | None = None,
     ) -> Truth:
         """Its truth for the newest events of two entities; UNKNOWN where something it needs is not there.
 
         `over_time` has the aggregates that have a value, by how they are written. Where it comes to a limit that is
-        counted in `excess`, for the one of both that tells the larger geometry.
+        counted in `excess`, for the one of both that tells the larger geometry. What it takes is added to `together`.
         """
         work = GeometryWork(limits)
         found = _truth(self._filter, _Sides(a, b, work, over_time))
-        if work.beyond and excess is not None:
-            larger = max(a, b, key=_told_length)
-            excess[larger.source, larger.type, work.beyond] += 1
+        if together is not None:
+            together.count(work)
+        _count(work, a, b, excess)
         return found
 
+    def possible(
+        self, a: Event, b: Event, work: GeometryWork, over_time: Mapping[str, float] = NOTHING
+    ) -> frozenset[Truth]:
+        """The truths that it may have, as far as no geometries are compared; one where that decides it."""
+        return _possible(self._filter, _Sides(a, b, work, over_time))
 
-def _told_length(event: Event) -> int:
+
+Truths = tuple[Truth, Truth]
+"""The truths of entering and of staying."""
+
+
+class MarginPredicate:
+    """The predicate of a relation, for entering and with its margin for staying. Beyond `metres` it need not be looked
+    at: it is FALSE for entering, and where it `compares` geometries also for staying.
+    """
+
+    def __init__(self, when: Filter, margin: float = 0.0) -> None:
+        wider = widened(when, margin)
+        self.enter = RelationPredicate(when)
+        self.stay = self.enter if wider == when else RelationPredicate(wider)
+        self.compares = self.enter.compares
+        # Where geometries are compared every pair is looked at that may stay, so that what this takes rests on the two
+        # alone, and not on whether they are a pair already.
+        self.metres = reach(wider if self.compares else when)
+
+    def truths(
+        self,
+        a: Event,
+        b: Event,
+        limits: Limits,
+        excess: Counter[Excess] | None = None,
+        over_time: Mapping[str, float] = NOTHING,
+        together: EventGeometryWork | None = None,
+    ) -> Truths:
+        """Its truths for two entities; see `RelationPredicate`."""
+        enter = self.enter.truth(a, b, limits, excess, over_time, together)
+        if self.stay is self.enter:
+            return enter, enter
+        return enter, self.stay.truth(a, b, limits, excess, over_time, together)
+
+    def seen(
+        self, a: Event, b: Event, limits: Limits, excess: Counter[Excess], over_time: Mapping[str, float] = NOTHING
+    ) -> Truths | None:
+        """Its truths, where they do not rest on comparing geometries; None where they do.
+
+        What cannot be TRUE, whatever comparing said, is not compared: it is FALSE if that is seen, else UNKNOWN.
+        """
+        works, found = [], []
+        for one in (self.enter,) if self.stay is self.enter else (self.enter, self.stay):
+            works.append(GeometryWork(limits, comparing=False))
+            found.append(one.possible(a, b, works[-1], over_time))
+        if any(len(each) > 1 and True in each for each in found):
+            return None
+        for work in works:
+            _count(work, a, b, excess)
+        return _only(found[0]), _only(found[-1])
+
+
+def _only(possible: frozenset[Truth]) -> Truth:
+    return next(iter(possible)) if len(possible) == 1 else None
+
+
+def _count(work: GeometryWork, a: Event, b: Event, excess: Counter[Excess] | None) -> None:
+    if work.beyond and excess is not None:
+        count_larger(work.beyond, a, b, excess)
+
+
+def count_larger(limit: str, a: Event, b: Event, excess: Counter[Excess]) -> None:
+    """Counts what came to a limit, for the one of both that tells the larger geometry."""
+    larger = max(a, b, key=told_length)
+    excess[larger.source, larger.type, limit] += 1
+
+
+def told_length(event: Event) -> int:
     """Characters of the geometries that an event tells."""
     values = (value for name in TOLD_GEOMETRY for value in event.values(name))
     return sum(len(value) for value in values if isinstance(value, str))
@@ -127,6 +203,29 @@ def _truth(node: Filter, facts: _Sides) -> Truth:
         inner = _truth(node.child, facts)
         return inner is not True if isinstance(node, PlainNot) else negated(inner)
     return joined(isinstance(node, Or), [_truth(child, facts) for child in node.children])
+
+
+_ANY: frozenset[Truth] = frozenset([True, False, None])
+
+
+def _possible(node: Filter, facts: _Sides) -> frozenset[Truth]:
+    """The truths that a part may have where no geometries are compared."""
+    if isinstance(node, Atom):
+        facts.work.lacking = False
+        truth = _truth(node, facts)
+        return _ANY if facts.work.lacking else frozenset([truth])
+    if isinstance(node, (Not, PlainNot)):
+        inner = _possible(node.child, facts)
+        return frozenset(map(_is_other if isinstance(node, PlainNot) else negated, inner))
+    decisive = isinstance(node, Or)
+    found: frozenset[Truth] = frozenset([not decisive])
+    for own in [_possible(child, facts) for child in node.children]:
+        found = frozenset(joined(decisive, both) for both in product(found, own))
+    return found
+
+
+def _is_other(truth: Truth) -> Truth:
+    return truth is not True
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,25 +7,15 @@ once, and how many there are changes nothing of the outcome.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from nearcast.model.arrays import Flags, Integers
-from nearcast.model.event import Event
-from nearcast.model.limits import Limits
 from nearcast.relations.admission import ShardEffects
-from nearcast.relations.evaluations import (
-    UNASKED,
-    BothBoxes,
-    Members,
-    OverTime,
-    Pairs,
-    PredicateEvaluator,
-    effects_of,
-)
+from nearcast.relations.candidates import Members, Pairs
+from nearcast.relations.evaluations import ListedEvaluations, PredicateEvaluator, effects_of, listed_evaluations
 from nearcast.relations.pair_rules import PairRule, PairRules
 from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable, clock_pair, names_in_order, pair_waits
 from nearcast.relations.told_pairs import NO_REASON, ToldPairs, reasons_of, told_pairs
@@ -33,7 +23,6 @@ from nearcast.relations.transition_events import EXPIRED
 from nearcast.relations.transitions import PairEffects, PairTransitions, deadlines, pair_transitions, time_tells
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.stream_clocks import SHARED, StreamClocks
-from nearcast.state.timeline import Excess
 
 NOTHING = PairEffects(*(np.zeros(0, np.int64) for _ in range(4)))
 """No effects."""
@@ -63,19 +52,12 @@ def shared(known: EntityTable, a: Integers, b: Integers, count: int) -> list[Int
 
 @dataclass(frozen=True, slots=True)
 class BatchView:
-    """What all shards see alike of a stretch; `newest` has each entity's newest event where rules ask for it, `boxes`
-    those of all points as either side of rules, by number, that hold only where they meet.
-    """
+    """What all shards see alike of a stretch."""
 
     rules: PairRules
     known: EntityTable
     reports: ReportTable
     members: Members
-    newest: Mapping[int, Event]
-    boxes: Mapping[int, BothBoxes]
-    limits: Limits
-    excess: Counter[Excess]
-    over_time: OverTime = UNASKED
 
 
 def pair_rows() -> GrowableTable:
@@ -101,23 +83,31 @@ class Shard:
         counts = view.reports.counts
         return int(counts[self.pairs["a"][concerned]].sum() + counts[self.pairs["b"][concerned]].sum())
 
-    def effects(self, view: BatchView, near: Sequence[tuple[PairRule, Pairs]], concerned: Integers) -> ShardEffects:
-        """What a stretch does to the shard's pairs; `near` are those of open relations that it may bring together,
-        `concerned` those of its rows that it can change.
+    def listed(
+        self,
+        view: BatchView,
+        near: Sequence[tuple[PairRule, Pairs]],
+        concerned: Integers,
+        evaluate: PredicateEvaluator,
+    ) -> tuple[Integers, ListedEvaluations | None]:
+        """The pairs that a stretch can change, and their evaluations; `near` are those of open relations that it may
+        bring together, `concerned` those of the shard's rows that it can change.
         """
         before = self.pairs.length
-        for rule, pairs in near:
-            self._add(rule, pairs, concerned, view.known.names)
+        for rule, own in near:
+            self._add(rule, own, concerned, view.known.names)
         # Each of the new ones has one that reports.
         which = np.concatenate([concerned, np.arange(before, self.pairs.length)])
-        evaluate = PredicateEvaluator(
-            view.rules, view.reports, view.newest, view.boxes, view.limits, view.excess, view.over_time
-        )
-        return ShardEffects(
-            self.pairs,
-            which,
-            effects_of(self.pairs, which, view.rules, view.reports, view.members, evaluate) if len(which) else NOTHING,
-        )
+        if not len(which):
+            return which, None
+        rule_numbers, a, b = (self.pairs[name][which] for name in ("rule", "a", "b"))
+        numbers = rule_numbers.astype(np.int64)
+        return which, listed_evaluations(numbers, a, b, view.rules, view.reports, view.members, evaluate)
+
+    def effects(self, view: BatchView, which: Integers, listed: ListedEvaluations | None) -> ShardEffects:
+        """What a stretch does to the shard's pairs, given what it asks of which of them."""
+        effects = NOTHING if listed is None else effects_of(self.pairs, which, view.rules, view.reports, listed)
+        return ShardEffects(self.pairs, which, effects)
 
     def transitions(self, view: BatchView, which: Integers, effects: PairEffects) -> list[ToldPairs]:
         """What a stretch tells of the shard's pairs, given what it does to which of them."""

@@ -40,7 +40,7 @@ class Reference:
             self._heard = _reported(stage_input.repository.newest())
         events = _reported(stage_input.events)
         for plain in self._scopes.values():
-            plain.limits = stage_input.registry.settings.limits
+            plain.limits, plain.excess = stage_input.registry.settings.limits, stage_input.excess
         steps: list[tuple[int, Change | Event]] = [*stage_input.changes, *((event.position, event) for event in events)]
         told: list[Event] = []
         for position, step in sorted(steps, key=lambda one: one[0]):
@@ -108,7 +108,7 @@ class Reference:
         if plain is None:
             plain = self._scopes[relation.node] = plain_relations()
             plain.lists = dict(self._scopes[None].lists)
-            plain.limits = self._scopes[None].limits
+            plain.limits, plain.excess = self._scopes[None].limits, self._scopes[None].excess
         if not len(plain):
             heard = [one for one in self._heard or () if relation.node in (None, one.node or MAIN)]
             plain.begin(_newest(heard))

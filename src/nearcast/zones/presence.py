@@ -17,7 +17,7 @@ from nearcast.model.limits import Limits
 from nearcast.model.relation import DETECTIONS
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.model.zone import ZoneLayer, ZoneRule
-from nearcast.relations.evaluations import TooManyPairs
+from nearcast.relations.candidates import TooManyPairs
 from nearcast.relations.reports import (
     GEOGRAPHIC,
     NOWHERE,

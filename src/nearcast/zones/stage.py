@@ -18,7 +18,7 @@ from nearcast.model.columns import EVENTS, any_derived
 from nearcast.model.limits import Limits
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.model.zone import ZoneLayer, ZoneRule
-from nearcast.relations.evaluations import TooManyPairs
+from nearcast.relations.candidates import TooManyPairs
 from nearcast.relations.plain import cause_at
 from nearcast.relations.reports import GEOGRAPHIC, PLANAR, EntityTable, ReportTable
 from nearcast.relations.transition_tables import CausingEvents

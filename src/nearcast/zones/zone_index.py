@@ -16,7 +16,7 @@ from nearcast.model.event import Coordinates
 from nearcast.model.geometry_budget import GeometryWork
 from nearcast.model.limits import Limits
 from nearcast.model.zone import Zone
-from nearcast.relations.evaluations import TooManyPairs
+from nearcast.relations.candidates import TooManyPairs
 
 TOGETHER = 4_000_000
 """Pairs of a point and a zone's box that are in memory together at most, about."""
