@@ -47,6 +47,20 @@ def test_whoever_is_near_is_found(
         assert {key for key, one in apart.items() if one is not None and one <= within} <= {key for key, _ in found}
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.lists(places, max_size=10), places, metres, st.lists(metres, max_size=3))
+def test_whoever_is_near_is_in_a_cell_near(there: list[Place], here: Place, within: float, sizes: list[float]) -> None:
+    """In one of them, of those half as wide as what is asked for; whatever cells are kept."""
+    index: SpatialHash[int, tuple[int, Place]] = SpatialHash(joined_levels(level_of(one) - 1 for one in sizes))
+    for number, place in enumerate(there):
+        index.insert(number, place, (number, place))
+    for centre in (here, *there):
+        found = [number for cell in index.near_cells(centre, within) for number, _ in cell]
+        assert len(set(found)) == len(found)
+        apart = {number: distance(centre, place) for number, place in enumerate(there)}
+        assert {number for number, one in apart.items() if one is not None and one <= within} <= set(found)
+
+
 @given(degrees, latitudes, st.floats(0, 2 * math.pi), st.floats(1e-3, 1e5))
 def test_what_is_just_near_enough_is_in_a_cell_beside(lon: float, lat: float, way: float, within: float) -> None:
     """On the globe in every direction, by the geodesic."""

@@ -14,19 +14,22 @@ from hypothesis import strategies as st
 from nearcast.cli.explain_rule import rule_data, rule_lines
 from nearcast.cli.explain_text import situation_lines
 from nearcast.errors import Mark
+from nearcast.geo.dynamic_index import level_of
 from nearcast.language.cql2 import parse
 from nearcast.model.changes import Change, ClockTick
-from nearcast.model.event import Event
+from nearcast.model.event import Event, Place
 from nearcast.model.filter import Atom
 from nearcast.model.limits import Limits
 from nearcast.model.subscription import Settings
-from nearcast.situations.entity_counts import EntityTally, count_of, truth_of_count
+from nearcast.situations.counted_reports import IndexedEntityCounts
+from nearcast.situations.entity_counts import UNKNOWN, CountedArea, EntityTally, count_of, truth_of_count
+from nearcast.situations.readings import ContextReading, SituationCentre
 from nearcast.situations.stage import UNCOUNTED, SituationStage
 from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
 from nearcast.state.stream_clocks import StreamClocks
-from nearcast.testing.situations import PlainScene
+from nearcast.testing.situations import PlainEntityCounts, PlainScene
 from tests.situations.scenes import START, advanced, data_of, defined, ends, inferred, phases, rule, table_of, told
 from tests.situations.test_lasting import END, seen
 
@@ -180,6 +183,38 @@ def test_a_rule_counts_the_reports_behind_its_definition(scene: type[PlainScene]
     changes = [(3, change) for _, change in defined(more)[1:]]
     found = advanced(stage, changes, table_of([person(2, "c"), person(3, "a")], 3))
     assert [(5, "later", "begin"), (5, "inside", "begin")] == phases(found)
+
+
+# Metres from a corner, at heights; on the globe the same in degrees, beside the antimeridian.
+SPOTS = st.one_of(
+    st.none(),
+    st.builds(Place, st.just("planar"), st.integers(-30, 30), st.integers(-30, 30), st.sampled_from([None, 0.0, 12.0])),
+    st.builds(
+        lambda x, y: Place("geographic", -180 + x / 1e5 if x > 0 else 180 + x / 1e5, y / 1e5),
+        st.integers(-30, 30),
+        st.integers(-30, 30),
+    ),
+)
+REPORTS = st.lists(st.tuples(st.integers(0, 20), SPOTS, st.sampled_from([True, True, False, UNKNOWN])), max_size=20)
+
+
+@given(REPORTS, SPOTS, st.sampled_from([0.0, 5.0, 22.3, 100.0]), st.sampled_from([None, 8]), st.integers(0, 6))
+def test_cells_count_whom_the_reference_counts(
+    reports: list[Any], here: Place | None, metres: float, valid: int | None, least: int
+) -> None:
+    """On the plane, at heights and on the globe: as far as a comparison asks, and for who asks for all of them."""
+    count = count_of(parse(f"count({PEOPLE}) >= {least}", Mark("here"), over_time=True))  # type: ignore[arg-type]
+    assert count is not None
+    cells, plain = IndexedEntityCounts(), PlainEntityCounts({count.name})
+    cells.prepare({count.name: {level_of(metres)}}, frozenset())
+    for number, (moment, place, value) in enumerate(reports):
+        report = ContextReading(count.name, value, f"e{number % 7}", place, moment, number)
+        cells.put_reports([report])
+        plain.put_report(report)
+    area = CountedArea(SituationCentre("e0", here), metres, None, 2, valid)
+    assert {*plain.found(count.name, area, 20)} == {*cells.found(count.name, area, 20)}
+    both = [truth_of_count(count, one.tally(count, area, 20)) for one in (plain, cells)]
+    assert both[0] == both[1]
 
 
 def test_who_is_forgotten_counts_no_longer() -> None:

@@ -64,6 +64,13 @@ def planar(dx: Floats, dy: Floats, dz: Floats) -> Floats:
         return np.sqrt(dx * dx + dy * dy + dz * dz)
 
 
+def unit_vector(place: Place) -> tuple[float, float, float]:
+    """A geographic place on the unit sphere."""
+    longitude, latitude = math.radians(place.x), math.radians(place.y)
+    across = math.cos(latitude)
+    return across * math.cos(longitude), across * math.sin(longitude), math.sin(latitude)
+
+
 def unit_vectors(longitude: Floats, latitude: Floats) -> Floats:
     """Points on the unit sphere, shape (n, 3), from degrees: no seam at the antimeridian, no trouble at the poles."""
     import numpy as np

@@ -10,7 +10,8 @@ one number: what is found in a cell has to be held against the metres.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable
+import sys
+from collections.abc import Callable, Collection, Hashable, Iterable
 from functools import lru_cache
 from itertools import product
 from typing import Generic, TypeVar
@@ -31,6 +32,9 @@ ROUNDING = 1e-8
 LARGEST = 1_000
 """The highest level; above, one cell has everything."""
 
+FARTHEST = sys.float_info.max
+"""The greatest of planar coordinates."""
+
 ROW = 1 << 32
 """Between the cell of a square and the one north of it."""
 
@@ -41,9 +45,13 @@ _CUBE = tuple(x + ROW * y + ROW * ROW * z for x, y, z in product((0, -1, 1), rep
 @lru_cache(maxsize=4096)
 def level_of(metres: float) -> int:
     """The level whose cells are at least that wide, by less than twice."""
-    # A little wider than asked for: rounding must not put a cell between what is just near enough.
-    wide = max(metres, SMALLEST) * (1 + SLACK) + ROUNDING
+    wide = _with_room(max(metres, SMALLEST))
     return math.ceil(math.log2(wide)) if wide <= 2.0**LARGEST else LARGEST + 1
+
+
+def _with_room(metres: float) -> float:
+    """A little more than asked for: rounding must not put a cell between what is just near enough."""
+    return metres * (1 + SLACK) + ROUNDING
 
 
 def joined_levels(levels: Iterable[int], steps: int = 0) -> tuple[int, ...]:
@@ -62,15 +70,16 @@ def cell_of(place: Place, level: int) -> Cell:
     width = 2.0**level if level <= LARGEST else math.inf
     if place.coordinates == "planar":
         return math.floor(place.x / width) + ROW * math.floor(place.y / width)
+    x, y, z = _in_space(place)
+    return math.floor(x / width) + ROW * math.floor(y / width) + ROW * ROW * math.floor(z / width)
+
+
+def _in_space(place: Place) -> tuple[float, float, float]:
     # A chord through the sphere of the least radius of curvature is never longer than the way over the ground, nor than
     # the one through the ellipsoid.
     longitude, latitude = math.radians(place.x), math.radians(place.y)
-    across = SHORTEST * math.cos(latitude) / width
-    return (
-        math.floor(across * math.cos(longitude))
-        + ROW * math.floor(across * math.sin(longitude))
-        + ROW * ROW * math.floor(SHORTEST * math.sin(latitude) / width)
-    )
+    across = SHORTEST * math.cos(latitude)
+    return across * math.cos(longitude), across * math.sin(longitude), SHORTEST * math.sin(latitude)
 
 
 # What looks around a place asks for several classes, or with several distances, one after the other.
@@ -79,6 +88,24 @@ def cells_around(place: Place, level: int) -> tuple[Cell, ...]:
     """The cell of a place and all that touch it."""
     cell = cell_of(place, level)
     return tuple([cell + step for step in (_FLAT if place.coordinates == "planar" else _CUBE)])
+
+
+def cells_within(place: Place, metres: float, level: int) -> list[Cell]:
+    """The cells at a level in which what is within so many metres of a place may be: of wide ones fewer than touch its
+    own, of narrow ones many.
+    """
+    wide, width = _with_room(metres), 2.0**level
+    if place.coordinates == "planar":
+        (west, east), (south, north) = (_cells_along(at, wide, width) for at in (place.x, place.y))
+        return [x + y for y in range(ROW * south, ROW * north + 1, ROW) for x in range(west, east + 1)]
+    at = _in_space(place)
+    xs, ys, zs = (range(low, high + 1) for low, high in (_cells_along(one, wide, width) for one in at))
+    return [x + ROW * (y + ROW * z) for z in zs for y in ys for x in xs]
+
+
+def _cells_along(at: float, wide: float, width: float) -> tuple[int, int]:
+    # Rounding keeps the order of numbers, so nothing that is near enough is beyond.
+    return math.floor(max(at - wide, -FARTHEST) / width), math.floor(min(at + wide, FARTHEST) / width)
 
 
 Around = Callable[[Place, int], Iterable[Cell]]
@@ -102,19 +129,18 @@ class SpatialHash(Generic[K, V]):
         """Adds a value at a place, or moves it there; another one of its key is replaced."""
         cells = [cell_of(place, level) for level in self.levels]
         known = self._known.get(key)
-        if known is not None and known[1] is not value:
-            self.remove(key)
-            known = None
         if known is None:
             for found, cell in zip(self._cells, cells, strict=True):
                 _enter(found, cell, key, value)
-        elif known[0] == cells:
+        elif known[0] == cells and known[1] is value:
             return
         else:
             for found, before, cell in zip(self._cells, known[0], cells, strict=True):
                 if before != cell:
                     _leave(found, before, key)
                     _enter(found, cell, key, value)
+                else:
+                    found[cell][key] = value
         self._known[key] = (cells, value)
 
     def remove(self, key: K) -> None:
@@ -140,6 +166,16 @@ class SpatialHash(Generic[K, V]):
                 return found
         # No cells are as wide as that.
         return [value for _, value in self._known.values()]
+
+    def near_cells(self, place: Place, metres: float) -> list[Collection[V]]:
+        """The same, cell by cell, out of cells that are half as wide or more: what is there may be counted before it is
+        looked at. Levels are one below those of the metres that are asked for.
+        """
+        least = level_of(metres) - 1
+        for level, cells in zip(self.levels, self._cells, strict=True):
+            if LARGEST > level >= least:
+                return [cells[cell].values() for cell in cells_within(place, metres, level) if cell in cells]
+        return [[value for _, value in self._known.values()]]
 
 
 def _enter(cells: dict[Cell, dict[K, V]], cell: Cell, key: K, value: V) -> None:

@@ -6,24 +6,43 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nearcast.geo.distance import SLACK, distance, surely_beyond, surely_within, unit_vector
 from nearcast.geo.dynamic_index import SpatialHash, joined_levels
 from nearcast.model.event import Place
 from nearcast.model.limits import Limits
 from nearcast.situations.entity_counts import FOR_EVER, CountedArea, EntityCount, EntityTally, counts_in, tallied
 from nearcast.situations.readings import ContextReading
 
-WIDER = 2
-"""How many sizes of cells one may stand for."""
+NO_REPORTS: dict[str, ContextReading] = {}
+
+_Spot = tuple[float, float, float, int, int, int, ContextReading]
+"""A report that counts, or may, as cells have it: first its point, moment and position, for by these most of what
+is in cells is decided. The point is in metres, or on the unit sphere, and of a form.
+"""
+
+FLAT, HIGH, ON_GLOBE = 1, 2, 4
+"""Forms of points: planar, the same with a height, geographic."""
+
+SURE = {FLAT: FLAT | HIGH, HIGH: FLAT, ON_GLOBE: ON_GLOBE}
+"""From points of which forms the distance of one follows from what both are without their heights."""
 
 
-@dataclass(slots=True, eq=False)
-class _Known:
-    """The newest report of an entity, as cells have it."""
+def _point(place: Place) -> tuple[float, float, float, int]:
+    if place.coordinates == "planar":
+        return place.x, place.y, 0.0, FLAT if place.z is None else HIGH
+    return *unit_vector(place), ON_GLOBE
 
-    report: ContextReading
+
+def _bounds(place: Place, metres: float) -> tuple[float, float]:
+    """Squares of distances between points: up to the first they are surely within so many metres, above the second
+    surely beyond.
+    """
+    if place.coordinates == "planar":
+        return metres * metres * (1 - SLACK), metres * metres * (1 + SLACK)
+    return surely_within(metres), surely_beyond(metres)
 
 
 @dataclass(slots=True)
@@ -70,25 +89,38 @@ class _AreaTally:
 
 @dataclass(slots=True)
 class _CountedName:
-    """The reports that one `uform` is about, by entity and by place. Up to `missed` some are left out."""
+    """The reports that count, or may, for one `uform`. Up to `missed` some are left out."""
 
-    by_place: SpatialHash[str, _Known]
-    by_entity: dict[str, _Known] = field(default_factory=dict)
+    by_place: SpatialHash[str, _Spot]
     missed: int | None = None
 
 
-def _in_square(reports: Iterable[_Known], here: Place, metres: float) -> Iterator[_Known]:
-    """Those that are in the square around a planar place, and those that are no such places."""
-    # Of the cells around most is not in it, and what follows takes several times as long.
-    x, y = here.x, here.y
-    for one in reports:
-        there = one.report.place
-        if (
-            there is None
-            or there.coordinates != "planar"
-            or (abs(x - there.x) <= metres and abs(y - there.y) <= metres)
-        ):
-            yield one
+def _counting(near: Iterable[Iterable[_Spot]], area: CountedArea, now: int, enough: int) -> list[ContextReading]:
+    """Those of the reports in some cells that count around a place, or may: no more than until enough do."""
+    place, metres, after = area.centre.place, area.metres, area.after
+    assert place is not None, "it has cells around"
+    x, y, z, form = _point(place)
+    within, beyond = _bounds(place, metres)
+    sure, oldest = SURE[form], -FOR_EVER if area.valid is None else now - area.valid
+    found, counted = [], 0
+    for here in near:
+        for there_x, there_y, there_z, there_form, moment, position, report in here:
+            if moment < oldest or position <= after:
+                continue
+            dx, dy, dz = x - there_x, y - there_y, z - there_z
+            apart = dx * dx + dy * dy + dz * dz
+            if apart > beyond and there_form & sure:
+                continue
+            # A geodesic takes twenty times as long as all of this.
+            if not (apart <= within and there_form & sure):
+                metres_apart = None if report.place is None else distance(place, report.place)
+                if metres_apart is None or metres_apart > metres:
+                    continue
+            found.append(report)
+            counted += report.value is True
+            if counted >= enough:
+                return found
+    return found
 
 
 class IndexedEntityCounts:
@@ -100,6 +132,8 @@ class IndexedEntityCounts:
         self.beyond: Counter[str] = Counter()
         self.total = 0
         self._by_name: dict[str, _CountedName] = {}
+        # An event reports by all names.
+        self._by_entity: dict[str, dict[str, ContextReading]] = {}
         self._inside: dict[tuple[str, str], _AreaTally] = {}
 
     @property
@@ -108,59 +142,68 @@ class IndexedEntityCounts:
         return self._by_name.keys()
 
     def prepare(self, levels: Mapping[str, Collection[int]], areas: frozenset[str]) -> None:
-        """Keeps from now on what these names are about, in cells of these levels; the rest is forgotten."""
+        """Keeps from now on what these names are about, in cells for these levels; the rest is forgotten."""
         self.areas, self._inside, self.total = areas, {}, 0
-        before = self._by_name
-        self._by_name = {name: _CountedName(SpatialHash(joined_levels(found, WIDER))) for name, found in levels.items()}
-        for name, own in self._by_name.items():
-            if name in before:
-                own.missed = before[name].missed
-                for known in before[name].by_entity.values():
-                    self._insert(own, known.report)
+        missed, reports = self.missed(), [one for one in self.everything() if one.name in levels]
+        # Cells half as wide: where many are around a place, more of those looked at are near it.
+        self._by_name = {
+            name: _CountedName(SpatialHash(joined_levels(one - 1 for one in found)), missed.get(name))
+            for name, found in levels.items()
+        }
+        self._by_entity = {}
+        for report in reports:
+            self._insert(report)
 
-    def put_report(self, report: ContextReading) -> bool:
-        """Takes in the report of an entity, if it is the newest; whether that may change a count."""
-        own = self._by_name[report.name]
-        known = own.by_entity.get(report.entity)
-        if known is None:
-            if self.total >= self.limits.counted_entities:
-                return self._leave_out(own, report)
-            self._insert(own, report)
-            return report.value is not False
-        before = known.report
-        # That one is the newest that does not count matters for those that come late.
-        if before.moment > report.moment:
+    def put_reports(self, reports: Iterable[ContextReading]) -> list[ContextReading]:
+        """Takes in reports of one entity, where they are the newest; those that may change a count."""
+        telling = []
+        for report in reports:
+            own = self._by_entity.get(report.entity)
+            before = None if own is None else own.get(report.name)
+            if own is None or before is None:
+                if self._insert_new(report):
+                    telling.append(report)
+            # That one is the newest that does not count matters for those that come late.
+            elif before.moment <= report.moment:
+                own[report.name] = report
+                if before.value is not False or report.value is not False:
+                    self._leave(before, moving=report.place is not None and report.value is not False)
+                    self._enter(report)
+                    telling.append(report)
+        return telling
+
+    def _insert_new(self, report: ContextReading) -> bool:
+        """Takes in the first report of an entity, if there is room; whether that may change a count."""
+        if self.total >= self.limits.counted_entities:
+            if report.value is not False:
+                own = self._by_name[report.name]
+                self.beyond[report.name] += 1
+                own.missed = max(report.moment, own.missed or report.moment)
             return False
-        self._leave(own, before, moving=report.place is not None and report.value is not False)
-        self._enter(own, known, report)
-        return before.value is not False or report.value is not False
+        self._insert(report)
+        return report.value is not False
 
-    def _leave_out(self, own: _CountedName, report: ContextReading) -> bool:
-        if report.value is not False:
-            self.beyond[report.name] += 1
-            own.missed = max(report.moment, own.missed or report.moment)
-        return False
-
-    def _insert(self, own: _CountedName, report: ContextReading) -> None:
-        known = own.by_entity[report.entity] = _Known(report)
+    def _insert(self, report: ContextReading) -> None:
+        self._by_entity.setdefault(report.entity, {})[report.name] = report
         self.total += 1
-        self._enter(own, known, report)
+        self._enter(report)
 
-    def _enter(self, own: _CountedName, known: _Known, report: ContextReading) -> None:
-        known.report = report
+    def _enter(self, report: ContextReading) -> None:
         if report.value is False:
             return
-        if report.place is not None:
-            own.by_place.insert(report.entity, report.place, known)
+        place = report.place
+        if place is not None:
+            spot = (*_point(place), report.moment, report.position, report)
+            self._by_name[report.name].by_place.insert(report.entity, place, spot)
         for area in report.areas & self.areas if report.areas else ():
             self._inside.setdefault((report.name, area), _AreaTally()).insert(report)
 
-    def _leave(self, own: _CountedName, report: ContextReading, moving: bool) -> None:
+    def _leave(self, report: ContextReading, moving: bool) -> None:
         """Takes a report out of cells and places; one whose entity has moved is brought elsewhere in its cells."""
         if report.value is False:
             return
         if report.place is not None and not moving:
-            own.by_place.remove(report.entity)
+            self._by_name[report.name].by_place.remove(report.entity)
         for area in report.areas & self.areas if report.areas else ():
             here = self._inside[report.name, area]
             here.remove(report)
@@ -169,40 +212,47 @@ class IndexedEntityCounts:
 
     def newest(self, entity: str, name: str) -> ContextReading | None:
         """The newest report of an entity."""
-        own = self._by_name.get(name)
-        known = None if own is None else own.by_entity.get(entity)
-        return None if known is None else known.report
+        return self._by_entity.get(entity, NO_REPORTS).get(name)
+
+    def counting(self, entity: str) -> Iterator[ContextReading]:
+        """The newest reports by which an entity counts, or may."""
+        return (one for one in self._by_entity.get(entity, NO_REPORTS).values() if one.value is not False)
 
     def tally(self, count: EntityCount, area: CountedArea, now: int) -> EntityTally:
-        """How many there are: exact, or at least as many as are enough."""
+        """How many there are, as far as the comparison asks."""
         left_out = self.is_left_out(count.name, area.valid, now)
         if area.area is not None:
             here = self._inside.get((count.name, area.area))
             return EntityTally(0, 0, left_out) if here is None else here.tally(area, count.enough, now, left_out)
-        return tallied(self._around(count.name, area, now), area.valid, count.enough, left_out)
-
-    def _around(self, name: str, area: CountedArea, now: int) -> Iterator[ContextReading]:
-        own = self._by_name.get(name)
-        if own is None:
-            return
-        centre = area.centre
-        itself = self.newest(centre.entity, name)
-        # What is nowhere is in no cell, and with its entity.
-        if itself is not None and (itself.place is None or centre.place is None) and counts_in(itself, area, now):
-            yield itself
-        if centre.place is None:
-            return
-        near = own.by_place.candidates(centre.place, area.metres)
-        for one in _in_square(near, centre.place, area.metres) if centre.place.coordinates == "planar" else near:
-            if counts_in(one.report, area, now):
-                yield one.report
+        near = self._near(count.name, area)
+        if count.ordered and 1 + sum(map(len, near)) < count.enough:
+            # Wherever they are in the cells, they are too few, and stay so until somebody reports.
+            return EntityTally(0, 0, left_out)
+        found = self._around(near, count.name, area, now, count.enough) if count.enough > 0 else ()
+        return tallied(found, area.valid, count.enough, left_out)
 
     def found(self, name: str, area: CountedArea, now: int) -> list[ContextReading]:
         """The reports that count, and those of which it is unknown."""
         if area.area is None:
-            return list(self._around(name, area, now))
+            return self._around(self._near(name, area), name, area, now, FOR_EVER)
         here = self._inside.get((name, area.area))
         return [] if here is None else [one for one in here.reports.values() if counts_in(one, area, now)]
+
+    def _near(self, name: str, area: CountedArea) -> Sequence[Collection[_Spot]]:
+        """All that are somewhere around a centre, each once, in cells."""
+        place, own = area.centre.place, self._by_name.get(name)
+        return () if place is None or own is None else own.by_place.near_cells(place, area.metres)
+
+    def _around(
+        self, near: Iterable[Iterable[_Spot]], name: str, area: CountedArea, now: int, enough: int
+    ) -> list[ContextReading]:
+        entity, place, _ = area.centre
+        found = [] if place is None else _counting(near, area, now, enough)
+        itself = self.newest(entity, name)
+        # What is nowhere is in no cell, and with its entity.
+        if itself is not None and (itself.place is None or place is None) and counts_in(itself, area, now):
+            found.append(itself)
+        return found
 
     def is_left_out(self, name: str, valid: int | None, now: int) -> bool:
         """Whether some were left out that may count."""
@@ -213,18 +263,17 @@ class IndexedEntityCounts:
     def forget(self, entities: Collection[str]) -> list[ContextReading]:
         """Drops the reports of some entities; those that counted, or might."""
         found = []
-        for own in self._by_name.values():
-            for entity in entities:
-                known = own.by_entity.pop(entity, None)
-                if known is not None:
-                    self.total -= 1
-                    self._leave(own, known.report, moving=False)
-                    found.append(known.report)
-        return [one for one in found if one.value is not False]
+        for entity in entities:
+            own = self._by_entity.pop(entity, NO_REPORTS)
+            self.total -= len(own)
+            found += [one for one in own.values() if one.value is not False]
+        for report in found:
+            self._leave(report, moving=False)
+        return found
 
     def everything(self) -> Iterable[ContextReading]:
         """All reports that are kept."""
-        return (known.report for own in self._by_name.values() for known in own.by_entity.values())
+        return (report for own in self._by_entity.values() for report in own.values())
 
     def missed(self) -> dict[str, int]:
         """Through which moment reports are left out, by what they are asked for as."""
@@ -235,4 +284,4 @@ class IndexedEntityCounts:
         for name, moment in missed.items():
             self._by_name[name].missed = moment
         for report in reports:
-            self._insert(self._by_name[report.name], report)
+            self._insert(report)

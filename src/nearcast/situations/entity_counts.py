@@ -31,7 +31,8 @@ FOR_EVER = 1 << 62
 class EntityCount:
     """A comparison of a count with `limits`: of the entities that satisfy `conditions` (None: all).
 
-    `name` is how they are written; by it their reports are kept. From `enough` entities on, more change nothing.
+    `name` is how they are written; by it their reports are kept. From `enough` entities on, more change nothing; where
+    it is `ordered`, neither do fewer below.
     """
 
     name: str
@@ -39,6 +40,7 @@ class EntityCount:
     operator: Operator
     limits: tuple[float, ...]
     enough: int
+    ordered: bool
 
 
 class CountedArea(NamedTuple):
@@ -54,7 +56,8 @@ class CountedArea(NamedTuple):
 
 
 class EntityTally(NamedTuple):
-    """How many entities count and of how many that is unknown, as far as a comparison asks; whether more are left out.
+    """How many entities count and of how many that is unknown, as far as a comparison asks: none, where it is ordered
+    and they are surely not enough; whether more are left out.
 
     `lapses`: the first moment at which the comparison may be another though nobody reports.
     """
@@ -92,13 +95,17 @@ class EntityCounts(Protocol):
         """The newest report of an entity."""
 
     def tally(self, count: EntityCount, area: CountedArea, now: int) -> EntityTally:
-        """How many there are: exact, or at least as many as are enough."""
+        """How many there are, as far as the comparison asks."""
 
     def found(self, name: str, area: CountedArea, now: int) -> list[ContextReading]:
         """The reports that count, and those of which it is unknown, in any order."""
 
     def is_left_out(self, name: str, valid: int | None, now: int) -> bool:
         """Whether some were left out that may count."""
+
+
+_ORDERED = (Operator.GT, Operator.GE, Operator.LT, Operator.LE)
+"""Comparisons that are the same for all numbers below a limit, and for all above."""
 
 
 def count_of(atom: Atom) -> EntityCount | None:
@@ -109,7 +116,7 @@ def count_of(atom: Atom) -> EntityCount | None:
     limits = tuple(one for one in atom.literals if isinstance(one, (int, float)))
     # Who made the conditions of other than text has them as they are.
     name = of.text or f"uform({of.conditions!r})"
-    return EntityCount(name, of.conditions, operator, limits, _enough(operator, limits))
+    return EntityCount(name, of.conditions, operator, limits, _enough(operator, limits), operator in _ORDERED)
 
 
 def _enough(operator: Operator, limits: Sequence[float]) -> int:

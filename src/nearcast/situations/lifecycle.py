@@ -84,6 +84,9 @@ class SituationScene(SituationWorld, Protocol):
     def put_reading(self, reading: ContextReading) -> bool:
         """Takes a reading in; False only where neither a situation is concerned nor a rule completed."""
 
+    def put_readings(self, readings: Sequence[ContextReading]) -> Sequence[ContextReading]:
+        """Takes in the readings of one event; those of which anything may come."""
+
     def rezone(self, areas: NamedAreas) -> None:
         """Lets readings be in the zones that their places are in by now."""
 
@@ -100,8 +103,8 @@ class SituationScene(SituationWorld, Protocol):
     def drop_situation(self, instance: SituationInstance) -> None:
         """Forgets a situation that ended."""
 
-    def left_by(self, reading: ContextReading) -> SituationCentre | None:
-        """Where an entity counted until now of which a report comes; None: nowhere, or it is a reading."""
+    def left_by(self, entity: str) -> Collection[SituationCentre]:
+        """Where an entity counts until its next report comes."""
 
     def forget(self, entities: Collection[str]) -> Iterable[ContextReading]:
         """Drops the readings of some entities, but for those that a situation looked at; the reports of them by which
@@ -123,9 +126,9 @@ class SituationScene(SituationWorld, Protocol):
         """Whether there is any situation."""
 
     def concerned(
-        self, name: str, keys: Sequence[tuple[str, str]], centre: SituationCentre
+        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre
     ) -> Iterable[SituationInstance]:
-        """At least the situations that a reading or situation of this class at a centre may change, and those that
+        """At least the situations that readings or situations of these classes at a centre may change, and those that
         looked at one of these keys.
         """
 
@@ -242,20 +245,26 @@ class SituationEngine:
 
     def fold_readings(self, readings: Sequence[ContextReading], cause: int) -> Iterable[SituationChanged]:
         """Takes in the readings of one event, at the moment that it is; `expire_until` comes before it."""
+        if not readings:
+            return ()
+        scene = self.scene
+        counted = scene.counts.names
         for reading in readings:
-            kept = KeptReading(reading.moment, reading.position, reading.value)
-            self.scene.windows.put_reading(reading.key, kept, self.now)
+            if reading.name not in counted:
+                kept = KeptReading(reading.moment, reading.position, reading.value)
+                scene.windows.put_reading(reading.key, kept, self.now)
+        # One event is at one place.
+        centre = readings[0].centre
+        left = scene.left_by(centre.entity) if counted else ()
         # All of them are there before any is looked at.
-        left = [self.scene.left_by(reading) for reading in readings] if self.scene.counts.names else ()
-        telling = [reading for reading in readings if self.scene.put_reading(reading)]
+        telling = scene.put_readings(readings)
         if not telling:
             return ()
         self._begin(cause)
         pending: Pending = {}
-        # One event is at one place.
-        centre = readings[0].centre
-        for seat in dict.fromkeys(one for one in left if one is not None):
-            self._look_again(telling, seat, pending, carrying=False)
+        for seat in left:
+            if seat != centre:
+                self._look_again(telling, seat, pending, carrying=False)
         self._look_again(telling, centre, pending)
         for reading in telling:
             for rule in self.scene.completed(reading, self.now):
@@ -265,21 +274,21 @@ class SituationEngine:
         return self._settle(pending) if pending else ()
 
     def _look_again(
-        self, readings: Iterable[ContextReading], centre: SituationCentre, pending: Pending, carrying: bool = True
+        self, readings: Sequence[ContextReading], centre: SituationCentre, pending: Pending, carrying: bool = True
     ) -> None:
         """Lets the situations be looked at that readings at a centre may change, or carry on there."""
-        for reading in readings:
-            for instance in self.scene.concerned(reading.name, [reading.key], centre):
-                rule = self._rule(instance)
-                work = self._work(pending, rule)
-                work.instances[instance] = None
-                if carrying and rule.held is not rule.tree:
-                    work.moves += [one for one in rule.seats(centre) if one not in work.moves]
+        names, keys = [one.name for one in readings], [one.key for one in readings]
+        for instance in self.scene.concerned(names, keys, centre):
+            rule = self._rule(instance)
+            work = self._work(pending, rule)
+            work.instances[instance] = None
+            if carrying and rule.held is not rule.tree:
+                work.moves += [one for one in rule.seats(centre) if one not in work.moves]
 
     def forget(self, entities: Collection[str]) -> None:
         """Drops the readings of some entities. Situations that counted them are looked at with the next event."""
         for report in self.scene.forget(entities):
-            for instance in self.scene.concerned(report.name, [], report.centre):
+            for instance in self.scene.concerned([report.name], [], report.centre):
                 instance.lapses = min(instance.lapses, self.now)
                 self._await(instance)
 
@@ -357,7 +366,9 @@ class SituationEngine:
             yield from self._decide(self.plan.rules[order], pending.pop(order), pending, lapsed)
 
     def _decide(self, rule: PlannedRule, work: _Work, pending: Pending, lapsed: bool) -> Iterator[SituationChanged]:
-        views = [(centre, RuleEvaluation(self.scene, centre, self.now)) for centre in work.centres]
+        # Where nothing can move or end, one that is around goes on whatever holds there.
+        centres = work.centres if work.instances else [one for one in work.centres if not self._is_around(rule, one)]
+        views = [(centre, RuleEvaluation(self.scene, centre, self.now)) for centre in centres]
         complete = [(centre, view) for centre, view in views if view.holds(rule)]
         others = [(one, RuleEvaluation(self.scene, one, self.now)) for one in work.moves]
         carrying = [(centre, view) for centre, view in others if view.verdict(rule, held=True)[0]]
@@ -366,8 +377,12 @@ class SituationEngine:
                 yield from self._again(instance, rule, complete, carrying, pending, lapsed)
         # Looked up only now: one that began or moved just before is around, and goes on instead.
         for centre, view in complete:
-            if not self.scene.around((rule,), centre, rule, rule.widest):
+            if not self._is_around(rule, centre):
                 yield from self._new(rule, centre, view, pending)
+
+    def _is_around(self, rule: PlannedRule, centre: SituationCentre) -> bool:
+        """Whether a situation of a rule is within its validity of a centre."""
+        return bool(self.scene.around((rule,), centre, rule, rule.widest))
 
     def _again(
         self,
@@ -511,7 +526,7 @@ class SituationEngine:
             return
         orders = {one.order for one in above}
         for seat in seats:
-            for instance in self.scene.concerned(lower.concludes, [(lower.id, lower.concludes)], seat):
+            for instance in self.scene.concerned([lower.concludes], [(lower.id, lower.concludes)], seat):
                 found = self._rule(instance)
                 if found.order in orders:
                     self._work(pending, found).instances[instance] = None

@@ -23,6 +23,9 @@ from nearcast.state.windows import IndexedReadingWindows
 WIDER = 2
 """How many sizes of cells one may stand for: putting readings into cells is more frequent than looking there."""
 
+FEW = 4
+"""Situations that are looked at sooner than what is in the cells around a place."""
+
 
 @dataclass(slots=True, eq=False)
 class _Newest:
@@ -221,9 +224,17 @@ class SituationStore:
     def put_reading(self, reading: ContextReading) -> bool:
         """Takes a reading in; whether anything may come of it."""
         if reading.name in self.counts.names:
-            return self.counts.put_report(reading)
+            return bool(self.counts.put_reports([reading]))
         # A situation that nothing but what it rests on can change rests on what makes conditions hold.
         return self.readings.put_reading(reading) or bool(self._watched)
+
+    def put_readings(self, readings: Sequence[ContextReading]) -> Sequence[ContextReading]:
+        """Takes in the readings of one event; those of which anything may come."""
+        counted = self.counts.names
+        if not counted:
+            return [one for one in readings if self.put_reading(one)]
+        own = [one for one in readings if one.name not in counted and self.put_reading(one)]
+        return [*own, *self.counts.put_reports(one for one in readings if one.name in counted)]
 
     def rezone(self, areas: NamedAreas) -> None:
         """Lets readings be in the zones that their places are in by now."""
@@ -240,10 +251,9 @@ class SituationStore:
         """How many readings and reports are kept."""
         return len(self.readings) + self.counts.total
 
-    def left_by(self, reading: ContextReading) -> SituationCentre | None:
-        """Where an entity counted until now of which a report comes; None: nowhere, or it is a reading."""
-        before = self.counts.newest(reading.entity, reading.name)
-        return None if before is None or before.value is False else before.centre
+    def left_by(self, entity: str) -> Collection[SituationCentre]:
+        """Where an entity counts until its next report comes."""
+        return dict.fromkeys(one.centre for one in self.counts.counting(entity)) if self._keys else ()
 
     def forget(self, entities: Collection[str]) -> Iterable[ContextReading]:
         """Drops the readings of some entities, but for those that a situation looked at; the reports of them by which
@@ -322,14 +332,23 @@ class SituationStore:
         if not self._keys:
             return ()
         named = {one.id: one for one in rules}
+        near = (one for one in self._around_of(named, centre, rule, metres) if one.rule in named)
+        return sorted(
+            (one for one in near if is_around(one, named[one.rule], centre, rule, metres)), key=lambda one: one.order
+        )
+
+    def _around_of(
+        self, ids: Collection[str], centre: SituationCentre, rule: PlannedRule, metres: float
+    ) -> Iterable[SituationInstance]:
+        """At least the situations of some rules that are around a centre: all of them, where these are few."""
+        running = [self._by_rule[id] for id in ids if id in self._by_rule]
+        if sum(map(len, running)) <= FEW:
+            return chain.from_iterable(running)
         found: dict[SituationInstance, None] = {}
         for key in self._around_keys(centre, rule, metres):
             if key in self._seats:
                 found.update(self._seats[key])
-        near = (one for one in found if one.rule in named)
-        return sorted(
-            (one for one in near if is_around(one, named[one.rule], centre, rule, metres)), key=lambda one: one.order
-        )
+        return found
 
     def _around_keys(self, centre: SituationCentre, rule: PlannedRule, metres: float) -> Iterator[Key]:
         area = rule.area_at(centre)
@@ -343,9 +362,9 @@ class SituationStore:
             yield from ((level, cell) for cell in cells_around(centre.place, level))
 
     def concerned(
-        self, name: str, keys: Sequence[tuple[str, str]], centre: SituationCentre
+        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre
     ) -> Iterable[SituationInstance]:
-        """At least the situations that a reading or situation of this class at a centre may change, and those that
+        """At least the situations that readings or situations of these classes at a centre may change, and those that
         looked at one of these keys.
         """
         if not self._keys:
@@ -357,7 +376,7 @@ class SituationStore:
         for place in self._places(centre):
             if place in self._watched:
                 found.update(self._watched[place])
-        return [one for one in found if name in self._plan.by_id[one.rule].touched]
+        return [one for one in found if not self._plan.by_id[one.rule].touched.isdisjoint(names)]
 
     def _places(self, centre: SituationCentre) -> Iterator[Key]:
         yield ("entity", centre.entity)

@@ -134,6 +134,10 @@ class PlainScene:
         self.readings.put_reading(reading)
         return True
 
+    def put_readings(self, readings: Sequence[ContextReading]) -> Sequence[ContextReading]:
+        """Takes in the readings of one event; those of which anything may come."""
+        return [one for one in readings if self.put_reading(one)]
+
     def _leaves(self) -> Iterable[ConditionLeaf]:
         return (leaf for rule in all_rules(self.plan) for leaf in leaves(rule.tree))
 
@@ -152,9 +156,9 @@ class PlainScene:
         """How many readings and reports are kept."""
         return len(self.readings.all) + len(self.counts.all)
 
-    def left_by(self, reading: ContextReading) -> SituationCentre | None:
+    def left_by(self, entity: str) -> Collection[SituationCentre]:
         """Every situation is concerned by what comes, wherever an entity was."""
-        return None
+        return ()
 
     def forget(self, entities: Collection[str]) -> Iterable[ContextReading]:
         """Drops the readings of some entities, but for those that a situation looked at."""
@@ -191,7 +195,7 @@ class PlainScene:
         return [one for one in found if is_around(one, named[one.rule], centre, rule, metres)]
 
     def concerned(
-        self, name: str, keys: Sequence[tuple[str, str]], centre: SituationCentre
+        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre
     ) -> Iterable[SituationInstance]:
         """Every situation that is."""
         return list(self.situations.values())
