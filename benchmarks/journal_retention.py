@@ -24,6 +24,7 @@ from nearcast.model.event import Event, Place
 from nearcast.model.limits import Retention, RetentionBound
 from nearcast.pipeline.follower import Follower
 from nearcast.pipeline.journal_retention import pause_of
+from nearcast.runtime.passed_time import PassedTime
 
 BATCH = 50
 """Events that are written together."""
@@ -45,7 +46,7 @@ def main(minutes: float = 6, age: float = 60, rate: int = 500) -> None:
 def _run(journal: SqliteJournal, folder: Path, seconds: float, retention: Retention, rate: int) -> None:
     now, began, count = datetime.now(UTC), time.process_time(), 0
     follower, start = Follower(journal, folder / "known", 0), now
-    follower.retention.wall = lambda: now.timestamp()
+    follower.retention.passed = PassedTime(lambda: now.timestamp(), lambda: now.timestamp())
     looked = settled = told = now
     while (now - start).total_seconds() < seconds:
         events = [_event(count + number, now) for number in range(BATCH)]

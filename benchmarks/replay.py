@@ -213,8 +213,8 @@ def _alone(console: Console, found: pa.Table, filters: list[int]) -> None:
     console.print(table)
 
 
-def _decided(batch: FoldedBatch, spreader: BatchSpreader, through: int, spread: int) -> pa.Table:
-    return submit_batch(batch, spreader, 0, through, spread=spread)()
+def _decided(batch: FoldedBatch, spreader: BatchSpreader, spread: int) -> pa.Table:
+    return submit_batch(batch, spreader, spread=spread)()
 
 
 def _crossover(console: Console, bench: Bench, filters: list[int]) -> None:
@@ -225,7 +225,7 @@ def _crossover(console: Console, bench: Bench, filters: list[int]) -> None:
     for count in filters:
         for size in sorted({min(size, len(bench.values)) for size in SPREAD}):
             batch = _batch(workload.filters(count), bench.journal.read("events", 0, size))
-            ways = [partial(_decided, batch, spreader, size, spread) for spread in (size + 1, 0)]
+            ways = [partial(_decided, batch, spreader, spread) for spread in (size + 1, 0)]
             rounds = [[_seconds(way) for way in ways] for _ in range(4)]
             driver, executors = (1000 * min(each) for each in zip(*rounds, strict=True))
             table.add_row(f"{count:,}", f"{size:,}", f"{driver:.0f}", f"{executors:.0f}")

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
@@ -55,30 +56,34 @@ def main(archive: Path) -> None:
 
     spark = session("local[2]")
     java = spark.sparkContext._gateway.proc
-    with tempfile.TemporaryDirectory() as folder:
-        exercise(spark, Path(folder))
+    ran = False
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            exercise(spark, Path(folder))
+        ran = True
+    except Exception:
+        traceback.print_exc()
     spark.stop()
     java.stdin.close()
     # Only what is whole gets its name: a Java that maps half a file dies.
-    if java.wait() == 0:
+    if java.wait() == 0 and ran:
         part.replace(archive)
     part.unlink(missing_ok=True)
     # Without what ends Spark once more, which would find no Java.
-    os._exit(0)
+    os._exit(0 if ran else 1)
 
 
 def exercise(spark: SparkSession, folder: Path) -> None:
     """A live query on a small journal; rows that go to Python and back, into files, and are counted and joined."""
     from nearcast.journal.sqlite import SqliteJournal
     from nearcast.pipeline.query import start
-    from nearcast.pipeline.source import collect
     from tests.journal.rows import events
 
     with closing(SqliteJournal(folder / "some.journal")) as journal:
         journal.append("events", events(range(20)))
         seen = threading.Event()
-        running = start(spark, journal.path, lambda rows, _: seen.set() if collect(rows) else None)
-        seen.wait(60)
+        running = start(spark, journal.path, lambda: bool(seen.set()))
+        assert seen.wait(60), "a query that says that something is new"
         running.stop()
     rows = spark.range(100).selectExpr("id", "id % 7 AS kind", "string(id) AS name")
     rows.mapInArrow(lambda parts: parts, rows.schema).write.parquet(str(folder / "rows"))

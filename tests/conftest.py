@@ -49,7 +49,7 @@ them; then come the longest: a long one that begins last leaves the other worker
 
 ON_SPARK = {
     "tests/pipeline/": ("deciding", "deriving", "language", "query", "replay_engine", "source", "spread"),
-    "tests/spark/": ("dataframes", "notebook"),
+    "tests/spark/": ("class_archive", "dataframes", "notebook"),
     "tests/experiments/": ("sweep",),
     "tests/benchmarks/": ("benchmarks_in_session",),
 }

@@ -13,10 +13,14 @@ from hypothesis import given, settings
 import nearcast
 from nearcast.cli.explain_pair import pair_data, pair_finding, pair_finding_among_all, pair_lines
 from nearcast.errors import Fault, Mark
-from nearcast.explain.pair_explanation import PairFinding
+from nearcast.explain.pair_explanation import PairFinding, PairStep, explain_pair
 from nearcast.language.cloudevents import read_event
 from nearcast.language.definitions import files
-from nearcast.model.columns import entered_events
+from nearcast.model.changes import RelationChange, SettingsChange
+from nearcast.model.columns import entered_events, to_events
+from nearcast.model.limits import Limits
+from nearcast.relations.plain import EventwiseRelations
+from nearcast.state.derived import Cause
 from nearcast.state.registry import Registry
 
 CLOSE: dict[str, Any] = {"id": "close", "a": "type = 'bus'", "b": "type = 'bus'", "when": "distance(a, b) < 100"}
@@ -61,6 +65,36 @@ def test_a_side_that_the_work_for_an_event_did_not_suffice_for_says_so() -> None
         "u is not of side a: comparing the event's geometries takes more than 1,000 units of work for all filters"
         " together (limit event_geometry_work): it is number 2 of 2 atoms, fewest corners first, and 1 are decided"
     ] == list(one.reasons)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_side_is_decided_by_the_sum_as_of_the_first_equal_filter(first: bool) -> None:
+    """As where all is decided: one that another relation had, before the work for an event had to do for more."""
+    area = {"type": "Polygon", "coordinates": [[[0, 0], [7, 0], [7, 7], [0, 7], [0, 0]]]}
+    many = "S_INTERSECTS(geom, POLYGON((0 0, 8 0, 8 8, 4 9, 0 8, 0 0)))"
+    close = {**CLOSE, "a": many, "b": many, "when": "distance(a, b) < 100 OR a.type = 'bus'"}
+    few = {**close, "id": "few", "a": "S_INTERSECTS(geom, BBOX(0, 0, 9, 9))", "b": "type = 'none'"}
+    registry, table = prepared(
+        close, [bus(n, one, None, n) | {"data": {"geom": area}} for n, one in enumerate("uv", 1)]
+    )
+    loaded = files.load([{"clients": [{"id": "ops"}], "relations": [{**close, "id": "early"}, few, close]}])
+    early, other, own = [one for one in loaded.changes() if isinstance(one, RelationChange)]
+    limits = SettingsChange(replace(registry.settings, limits=Limits(event_geometry_work=1_000)))
+    moment = 1_767_225_600_000_000
+    reports = [(moment + 1_000_000 * n, "main", one) for n, one in enumerate(to_events(table), 1)]
+    story = [limits, *([early] if first else []), *reports, other, own]
+    steps = [
+        PairStep(n, *one) if isinstance(one, tuple) else PairStep(n, moment, "", one) for n, one in enumerate(story, 1)
+    ]
+    relations = EventwiseRelations()
+    relations.limits = limits.settings.limits
+    for number, one in enumerate(story, 1):
+        if isinstance(one, RelationChange):
+            relations.define(one.relation, number, Cause(number, None, None))
+        elif isinstance(one, tuple):
+            relations.report(replace(one[2], position=number))
+    held = relations.held("close", ("u", "v")) is not None
+    assert (first, first) == (held, explain_pair("close", "u", "v", steps).holds)
 
 
 report = st.tuples(

@@ -88,14 +88,28 @@ def test_a_batch_goes_on_with_what_comes(spark: SparkSession, journal: SqliteJou
 
 
 def test_a_batch_goes_on_no_longer_than_asked(spark: SparkSession, journal: SqliteJournal) -> None:
-    """Then Spark notes how far it is, and begins the next one."""
+    """Where things come on and on: then Spark notes how far it is, and begins the next one."""
+    reading = Reading(journal)
+    running = start(spark, journal.path, reading, coming=reading.coming, stay=0.1)
+    published = 0
+    while running.batches < 3 and published < 3_000:
+        journal.append("events", events([published]))
+        published += 1
+        time.sleep(0.01)
+    until(partial(reading.has, published))
+    running.stop()
+    assert (True, published) == (running.batches >= 3, reading.after)
+
+
+def test_while_nothing_comes_there_is_no_other_batch(spark: SparkSession, journal: SqliteJournal) -> None:
+    """However long that is; and what comes then is decided in the one that waits."""
     reading = Reading(journal)
     running = start(spark, journal.path, reading, coming=reading.coming, stay=0.1)
     for number in range(3):
         journal.append("events", events([number]))
         until(partial(reading.has, number + 1))
-        time.sleep(0.2)
-    until(lambda: running.batches > 1)
+        time.sleep(0.5)
+    assert (1, 3) == (running.batches, reading.after)
     running.stop()
     assert 3 == reading.after
 

@@ -26,6 +26,7 @@ from nearcast.model.sequence import position_of
 from nearcast.model.subscription import Settings
 from nearcast.pipeline.follower import Follower
 from nearcast.pipeline.journal_retention import position_before
+from nearcast.runtime.passed_time import PassedTime
 from nearcast.server.sessions.outcomes import SettledMark, unsettled
 from nearcast.server.sessions.payloads import PayloadCache
 from tests.journal.rows import deliveries
@@ -40,6 +41,11 @@ class System:
     def __init__(self, journal: Journal, folder: Path) -> None:
         self.journal, self.folder, self.now = journal, folder, NOON
         self.follower = Follower(journal, folder, journal.end("deliveries"))
+        # By how many seconds the machine's clock was set.
+        self.set = 0.0
+        self.follower.retention.passed = PassedTime(
+            lambda: self.now.timestamp() + self.set, lambda: self.now.timestamp()
+        )
 
     def publish(self, count: int) -> None:
         """So many events, some at once, decided and delivered."""
@@ -70,7 +76,6 @@ class System:
     def look(self, retention: Retention = MINUTE) -> None:
         """As often as it takes: a snapshot is asked for first, and written with the next batch."""
         keeper = self.follower.retention
-        keeper.wall = self.now.timestamp
         for _ in range(3):
             keeper.look(retention)
             self.follower.save_for_retention()
@@ -111,6 +116,24 @@ def test_what_is_too_old_goes(system: System) -> None:
     system.publish(300)
     system.look()
     assert gone(system.journal)["outcomes"] > 0
+
+
+def test_a_clock_that_is_set_lets_nothing_go_before_its_time(system: System) -> None:
+    """A day forward, and back: what is of the last minute stays, and goes when it is older."""
+    system.publish(600)
+    system.settle(600)
+    system.look()
+    before = gone(system.journal)
+    system.set += 86_400
+    system.look()
+    assert before == gone(system.journal)
+    system.set -= 86_400
+    system.look()
+    assert before == gone(system.journal)
+    system.publish(160)
+    system.settle(760)
+    system.look()
+    assert before["events"] < gone(system.journal)["events"] <= 700
 
 
 def test_a_start_knows_what_it_knew(system: System) -> None:

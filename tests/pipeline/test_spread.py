@@ -44,7 +44,7 @@ class Spreader(BatchSpreader):
     def __init__(self, journal: SqliteJournal, folder: Path) -> None:
         super().__init__(Nobody(), journal, folder)  # type: ignore[arg-type]
 
-    def blocks(self, batch: FoldedBatch, after: int, through: int) -> DataFrame:
+    def blocks(self, batch: FoldedBatch, first: int, last: int) -> DataFrame:
         return Nobody()  # type: ignore[return-value]
 
 
@@ -63,9 +63,24 @@ def test_a_batch_that_was_spread_leaves_no_file_open_and_none_on_disk(tmp_path: 
         spreader = Spreader(journal, folder)
     before = len(os.listdir("/dev/fd"))
     for _ in range(5):
-        submit_batch(batch, spreader, 0, 1_000, spread=0)()
+        submit_batch(batch, spreader, spread=0)()
     assert before == len(os.listdir("/dev/fd"))
     assert [] == list(folder.iterdir())
+
+
+def test_executors_read_what_is_of_their_batch_alone(tmp_path: Path) -> None:
+    """Where a stretch of the journal is cut into batches, its events are read once and not with each."""
+    asked: list[tuple[int, int]] = []
+    few = with_roles() | {"limits": {"entities": 5}}
+    with closing(written(tmp_path, few, documents(200))) as journal:
+        spreader = Spreader(journal, tmp_path / "batches")
+        spreader.blocks = lambda batch, *between: (asked.append(between), Nobody())[1]  # type: ignore
+        batches = [one for one in StateFold().fold(journal.read("events", 0, 1_000), changes) if len(one.events)]
+        for batch in batches:
+            submit_batch(batch, spreader, spread=1)()
+    spans = [(one.events.column("position")[0].as_py(), one.events.column("position")[-1].as_py()) for one in batches]
+    assert len(spans) > 1
+    assert spans == asked
 
 
 class Shouting:
@@ -164,4 +179,4 @@ def test_a_batch_is_spread_for_what_was_published_and_not_for_what_was_derived(t
     with closing(SqliteJournal(tmp_path / "some.journal")) as journal:
         spreader = Spreader(journal, tmp_path / "batches")
         spreader.blocks = lambda *_: pytest.fail("spread out")  # type: ignore[method-assign]
-        submit_batch(batch, spreader, 0, 1_000, spread=published + 1)()
+        submit_batch(batch, spreader, spread=published + 1)()

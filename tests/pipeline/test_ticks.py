@@ -314,6 +314,7 @@ WAITING: dict[str, Any] = {
     "relations": [
         {**DEFINED["relations"][0], "lateness": "4 s"},
         {"id": "fast", "a": "x < 20", "b": "x < 20", "when": "distance(a, b) <= 10 AND AVG(a.speed, 6 s) > 5"},
+        {"id": "told", "a": "type = 'nearcast.relation'", "b": "type = 'cart'", "when": "distance(a, b) <= 10"},
     ],
     "zones": {
         "yard": {
@@ -334,7 +335,9 @@ WAITING: dict[str, Any] = {
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_tick_tells_something(tmp_path: Path, seed: int) -> None:
-    """Whatever waits, or leaves a window: of relations, zones and rules, between reports and after the last of them."""
+    """Whatever waits, or leaves a window: of relations, of what these tell, zones and rules; between reports, and
+    after the last of them.
+    """
     chance = random.Random(seed)
     (tmp_path / "definitions.yaml").write_text(yaml.safe_dump(WAITING))
     with closing(SqliteJournal(tmp_path / "some.journal")) as journal:

@@ -47,8 +47,14 @@ reports = st.builds(
     st.sampled_from([0, 0, 1, 3]),
     st.sampled_from([2.0, 9.0]),
 )
-stories = st.tuples(pairs, crowds, st.lists(reports, min_size=1, max_size=10)).map(
-    lambda parts: [*parts[:2], *sorted(parts[2], key=lambda one: one.accepted)]
+OF_RELATIONS = [
+    {"a": "type = 'nearcast.relation'", "b": "type = 'car'", "when": "distance(a, b) <= 10"},
+    {"a": "type = 'nearcast.relation'", "b": "type = 'nearcast.relation'", "when": "a.distance <= b.distance"},
+    {"among": "type = 'nearcast.relation'", "count": 2, "within": 10},
+]
+derived = st.builds(lambda about, life: relation("d", *life, **about), st.sampled_from(OF_RELATIONS), st.tuples(*lives))
+stories = st.tuples(pairs, crowds, st.none() | derived, st.lists(reports, min_size=1, max_size=10)).map(
+    lambda parts: [one for one in parts[:3] if one] + sorted(parts[3], key=lambda one: one.accepted)
 )
 
 
@@ -57,10 +63,12 @@ def told_at(scopes: Scopes, clocks: StreamClocks) -> list[Event]:
     return events_told(scopes, [clocks.tick()])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(stories, st.integers(500_000, 3_000_000))
 def test_it_is_due_exactly_when_a_tick_tells_something(story: Sequence[Step], step: int) -> None:
-    """As clocks go on by themselves; ticks that tell nothing change nothing, nor does looking ahead."""
+    """As clocks go on by themselves, also of relations about what relations tell; ticks that tell nothing change
+    nothing, nor does looking ahead.
+    """
     ticked, looked = Scopes(), Scopes()
     events_told(ticked, story)
     events_told(looked, story)

@@ -20,6 +20,7 @@ from nearcast.errors import SessionError, SetupError
 from nearcast.journal.locations import register_of
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
+from nearcast.journal.server_register import MemoryRegister, ServerRecord
 from nearcast.server.access import tokens_from
 from nearcast.server.config import ServerLimits
 from nearcast.server.domain.directory import ServerDirectory
@@ -326,6 +327,53 @@ def test_two_servers_of_one_name_are_refused() -> None:
                 SetupError, match=f"no other access server 'north' on this journal, got one at {north.url}"
             ):
                 await directory.take_name()
+
+    run(test)
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_a_server_that_is_alone_writes_nothing(lasting: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its record stays; beside another one it says anew that it is there, until it is alone again."""
+    monkeypatch.setattr(MemoryRegister, "lasting", lasting)
+
+    async def test() -> None:
+        journal = MemoryJournal()
+        async with running(journal, node="north", limits=QUICK) as north:
+            domain, register = north.service.domain, register_of(journal)
+            before = register.records()
+            for _ in range(3):
+                await domain.look()
+            assert lasting == (before == register.records())
+            async with running(journal, node="south", limits=QUICK) as south:
+                await until(lambda: south.service.domain.directory.noticed)
+                numbers = [one.number for one in register.records()]
+                for _ in range(3):
+                    await domain.look()
+                assert numbers[0] + 3 <= register.records()[0].number
+            await until(lambda: not domain.directory.others)
+            before = register.records()
+            assert ["north"] == [one.name for one in before]
+            for _ in range(3):
+                await domain.look()
+            assert lasting == (before == register.records())
+            domain.directory.leaving()
+            await domain.look()
+            assert register.records()[0].draining
+
+    run(test)
+
+
+def test_who_asks_a_server_that_is_alone_for_its_name_makes_no_number() -> None:
+    """Two that ask do not take each other for the server; what they ask of one that died they get."""
+
+    async def test() -> None:
+        register = MemoryRegister()
+        gone = ServerRecord("north", "gone", "http://127.0.0.1:1")
+        assert register.put(gone, None)
+        first, second = (ServerDirectory(register, "north", one, "http://127.0.0.1:2", 0.01, 0.3) for one in "ab")
+        found = await asyncio.gather(first.take_name(), second.take_name(), return_exceptions=True)
+        assert [type(None), SetupError] == sorted((type(one) for one in found), key=lambda one: one.__name__)
+        assert 1 == len(register.records())
 
     run(test)
 

@@ -256,7 +256,8 @@ def test_a_client_library_forgets_what_is_settled_and_drops_what_comes_again() -
             [first, second] = await server.publish(unit("1"), unit("2"))
             assert [first, second] == [one.position for one in await received(client, 2)]
             await client.acknowledge(first)
-            await until(lambda: client._seen == {second: False})
+            await until(lambda: [*client._seen] == [second])
+            assert not client._seen[second].acknowledged
             await server.service.session_manager.session("a").connection.close(1012, "test")
             await until(lambda: client.duplicates == 1)
             await client.acknowledge(second)

@@ -25,7 +25,8 @@ def main() -> None:
         passed += outcome.seconds
         if asked.story:
             print("\n".join(outcome.story))
-        print(f"seed {seed}: {outcome.seconds:.0f} s, {outcome.steps} steps, {outcome.deliveries} deliveries")
+        told = f"{outcome.steps} steps, {outcome.derived} derived, {outcome.deliveries} deliveries"
+        print(f"seed {seed}: {outcome.seconds:.0f} s, {told}", flush=True)
         for fault in outcome.faults[:10]:
             print("   ", fault[:3_000])
         failed += [seed] if outcome.faults else []

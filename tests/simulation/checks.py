@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from nearcast.language.control_events import changes
 from nearcast.model.columns import DELIVERIES
 from nearcast.stages.decide import replay
 from nearcast.stages.fold import StateFold
+from tests.simulation.plain_reading import plainly_derived
 from tests.simulation.simulated_system import Received, SimulatedSystem
 
 Key = tuple[str, str]
@@ -26,7 +27,7 @@ def rows(journal: MemoryJournal, log: str) -> list[dict[str, Any]]:
 
 def key_of(row: dict[str, Any], position: str = "position") -> Key:
     """Which delivery a row is of."""
-    return row["client"], f"{row[position]}.{row['part']}" if row["part"] else str(row[position])
+    return row["client"], _position(row, position)
 
 
 def unbalanced(system: SimulatedSystem) -> Iterator[str]:
@@ -52,10 +53,13 @@ def faults(system: SimulatedSystem) -> Iterator[str]:
     yield from unbalanced(system)
     yield from lost_events(system)
     yield from other_decisions(system.journal)
+    yield from otherwise_derived(system.journal)
     yield from unsettled(system)
+    gone = {key_of(row, "event") for row in system.journal.gone["outcomes"]}
+    told = told_at(system.journal)
     for found in system.received:
-        yield from repeated(found)
-        yield from out_of_order(found)
+        yield from repeated(found, gone)
+        yield from out_of_order(found, told)
 
 
 def lost_events(system: SimulatedSystem) -> Iterator[str]:
@@ -64,8 +68,10 @@ def lost_events(system: SimulatedSystem) -> Iterator[str]:
     there = {(row["source"], row["id"]): row["position"] for row in written}
     if len(there) != len(written):
         yield f"{len(written) - len(there)} events are in the journal twice"
+    # What a loss of power took was taken, though it is there no more.
+    gone = {(row["source"], row["id"]) for row in system.journal.gone["events"]}
     for key, position in system.accepted.items():
-        if there.get(key) != position:
+        if key not in gone and there.get(key) != position:
             yield f"event {key} was accepted at {position}, and is at {there.get(key)}"
 
 
@@ -81,40 +87,78 @@ def other_decisions(journal: MemoryJournal) -> Iterator[str]:
         yield f"{len(found)} deliveries were decided instead of {len(expected)}; the first that differs: {other}"
 
 
+def otherwise_derived(journal: MemoryJournal) -> Iterator[str]:
+    """Derived events that differ from what the plain references read from the journal's events."""
+    expected = plainly_derived(journal.read("events", 0, journal.end("events"))).to_pylist()
+    found = rows(journal, "derived")
+    if expected != found:
+        other = next((pair for pair in zip(expected, found, strict=False) if pair[0] != pair[1]), None)
+        yield f"{len(found)} events were derived instead of {len(expected)}; the first that differs: {other}"
+
+
 def unsettled(system: SimulatedSystem) -> Iterator[str]:
     """Deliveries without an outcome, with several that differ, or whose outcome is not what the client knows of it."""
     ended: dict[Key, set[str]] = defaultdict(set)
     for row in rows(system.journal, "outcomes"):
         ended[key_of(row, "event")].add(row["outcome"])
-    got = {(one.client, str(delivery.position)) for one in system.received for _, _, delivery in one.deliveries}
-    owed = {key_of(row) for row in rows(system.journal, "deliveries")}
+    journal = system.journal
+    told = told_at(journal)
+    got = {(one.client, str(delivery.position)): set[Identity]() for one in system.received for delivery in one.all}
+    for one in system.received:
+        for delivery in one.all:
+            got[one.client, str(delivery.position)].add(identity(delivery.event))
+    owed = {key_of(row) for row in rows(journal, "deliveries")}
     for key in sorted(owed - ended.keys()):
         yield f"{key} has no outcome"
     for key, outcomes in ended.items():
         if len(outcomes) > 1:
             yield f"{key} has the outcomes {sorted(outcomes)}"
-        if outcomes == {"acknowledged"} and key not in got:
+        if outcomes == {"acknowledged"} and told[_place(key[1])] not in got.get(key, ()):
             yield f"{key} is acknowledged, and nobody got it"
-    for key in sorted(got - owed):
+    gone = {key_of(row) for row in journal.gone["deliveries"]}
+    for key in sorted(got.keys() - owed - gone):
         yield f"{key} was sent, and never decided"
 
 
-def repeated(found: Received) -> Iterator[str]:
-    """What one run of an application got twice."""
-    counts = Counter(str(delivery.position) for _, _, delivery in found.deliveries)
-    for position, count in counts.items():
-        if count > 1:
+Identity = tuple[str, str]
+
+
+def identity(event: Mapping[str, Any]) -> Identity:
+    """What tells an event from others that may have had its position."""
+    return event["source"], event["id"]
+
+
+def _position(row: dict[str, Any], name: str = "position") -> str:
+    return f"{row[name]}.{row['part']}" if row["part"] else str(row[name])
+
+
+def repeated(found: Received, gone: set[Key]) -> Iterator[str]:
+    """What one run of an application got twice, though it was not lost that it has it."""
+    counts = Counter((str(delivery.position), identity(delivery.event)) for delivery in found.all)
+    for (position, _), count in counts.items():
+        if count > 1 and (found.client, position) not in gone:
             yield f"{found.client} got {position} {count} times"
 
 
-def out_of_order(found: Received) -> Iterator[str]:
-    """What overtook something of the same level, which has the same priority at any moment, over one connection."""
+def out_of_order(found: Received, told: Mapping[tuple[int, int], Identity]) -> Iterator[str]:
+    """What overtook something of the same level, which has the same priority at any moment, over one connection; but
+    for what a loss of power took, the positions of which are given again.
+    """
     last: dict[tuple[int, int], tuple[int, int]] = {}
     for _, connection, delivery in found.deliveries:
         key, place = (connection, delivery.level), _place(delivery.position)
+        if told.get(place) != identity(delivery.event):
+            continue
         if place < last.get(key, (0, 0)):
             yield f"{found.client} got {delivery.position} at level {delivery.level} after {last[key]}"
         last[key] = place
+
+
+def told_at(journal: MemoryJournal) -> dict[tuple[int, int], Identity]:
+    """Which event has a position and part in the end."""
+    return {
+        (row["position"], row["part"]): identity(row) for log in ("events", "derived") for row in rows(journal, log)
+    }
 
 
 def _place(position: int | str) -> tuple[int, int]:

@@ -1,24 +1,40 @@
-"""The journal in memory as one that is elsewhere: each call takes its time, and may fail before or after its effect."""
+"""The journal in memory as one that is elsewhere: each call takes its time, and may fail before or after its effect.
+
+Its medium keeps what was written since the last `sync` in a cache that a loss of power takes, from some write on.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from nearcast.errors import JournalError
 from nearcast.journal.held_back import Kept
 from nearcast.journal.jetstream.nats_connection import Unanswered
-from nearcast.journal.memory import MemoryJournal
+from nearcast.journal.memory import MemoryJournal, MemoryNotes
+from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
 from tests.simulation.simulated_loop import SimulatedLoop, _Wait
+
+
+@dataclass(frozen=True)
+class Written:
+    """What the medium has after a write: how far each log goes, what is noted, and what nodes keep."""
+
+    ends: dict[str, int]
+    notes: dict[str, str]
+    kept: dict[str, dict[str, Event]]
 
 
 class DisturbedJournal(MemoryJournal):
     """Shared by all processes. `latency` is the mean delay of a call in seconds; `unreached` are hosts whose calls
     fail; `lost` is the share of calls whose answers are lost; while `full` nothing is written.
+    `gone` are the rows that losses of power took, by log.
     """
 
     def __init__(self, loop: SimulatedLoop) -> None:
@@ -29,7 +45,9 @@ class DisturbedJournal(MemoryJournal):
         self.lost = 0.0
         self.full = False
         self.failures = 0
+        self.gone: dict[str, list[dict[str, Any]]] = {log: [] for log in LOGS}
         self._waiters: list[_Wait] = []
+        self._unsynced = [self._written()]
 
     @property
     def location(self) -> str:
@@ -66,13 +84,34 @@ class DisturbedJournal(MemoryJournal):
     def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         with self._call(f"append to {log}", writes=True):
             found = super().append(log, rows, kept, node)
+            self._unsynced.append(self._written())
             self._loop.threads.tell(self._waiters, self._delay())
         return found
 
     def commit_range(self, log: str, rows: pa.Table, through: int) -> None:
         with self._call(f"write {log}", writes=True):
             super().commit_range(log, rows, through)
+            self._unsynced.append(self._written())
             self._loop.threads.tell(self._waiters, self._delay())
+
+    def _written(self) -> Written:
+        return Written(dict(self._ends), self.notes.all(), dict(self._kept))
+
+    def sync(self) -> None:
+        with self._call("sync", writes=True):
+            self._unsynced = [self._written()]
+
+    def lose_power(self) -> None:
+        """Takes what was written behind some write that is not older than the last sync."""
+        kept = self._loop.chance.choice(self._unsynced)
+        for log, end in kept.ends.items():
+            self.gone[log] += super().read(log, end, self._ends[log]).to_pylist()
+            self.cut(log, end)
+        self._notes = MemoryNotes()
+        for name, text in kept.notes.items():
+            self._notes.write(name, text)
+        self._kept = dict(kept.kept)
+        self._unsynced = [kept]
 
     def read(self, log: str, after: int, limit: int) -> pa.Table:
         with self._call(f"read {log}"):

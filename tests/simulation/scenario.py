@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.checks import faults, is_settled, unbalanced
+from tests.simulation import world
+from tests.simulation.checks import faults, is_settled, rows, unbalanced
 from tests.simulation.simulated_system import SimulatedSystem, simulated
 from tests.system import history
 
@@ -30,6 +31,7 @@ class Outcome:
     seconds: float
     steps: int
     deliveries: int
+    derived: int
     faults: list[str]
     story: list[str] = field(repr=False)
 
@@ -37,20 +39,22 @@ class Outcome:
 def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
     """Runs the scenario of a seed; `calm`: nothing is done to it."""
     chance = random.Random(f"scenario {seed}")
+    deriving = chance.random() < 0.5
     servers = [f"server-{number}" for number in range(1, chance.choice((2, 3)))]
     with tempfile.TemporaryDirectory() as folder, simulated(seed, Path(folder), servers) as system:
         clients = [f"client {number}" for number in range(chance.randint(2, 4))]
         wrong = chance.choice((0.0, 0.0, 2.0, 600.0))
         for host in (*servers, "pipeline", "pipeline-2", "publisher 0", "publisher 1") if wrong else ():
             set_clock_of(system, host, chance.gauss(0.0, wrong))
-        system.define(history.definitions(clients))
+        system.define(world.definitions(clients, chance) if deriving else history.definitions(clients))
         system.start_pipeline("pipeline")
         for host in servers:
             system.start_server(host)
         for id in clients:
-            system.start_receiver(id, slow=chance.choice((0.0, 0.0, 2.0)))
+            system.start_receiver(id, slow=chance.choice((0.0, 0.0, 0.5)))
         for number in range(chance.randint(1, 2)):
-            begin_publisher(system, clients, seed, number, seconds)
+            documents = (world if deriving else history).documents(clients, int(seconds), seed * 10 + number)
+            begin_publisher(system, number, documents, random.Random(f"publisher {seed} {number}"))
         found = list[str]()
         system.loop.run_until_complete(_go_on(system, chance, seconds, calm, found))
         found += faults(system)
@@ -59,15 +63,16 @@ def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
             system.loop.time(),
             system.loop.steps,
             sum(len(one.deliveries) for one in system.received),
+            len(rows(system.journal, "derived")),
             found,
             system.story,
         )
 
 
-def begin_publisher(system: SimulatedSystem, clients: list[str], seed: int, number: int, seconds: float) -> None:
-    """Starts a publisher with a history of its own, of which it states the times by its own clock, or some of them."""
-    chance = random.Random(f"publisher {seed} {number}")
-    documents = history.documents(clients, int(seconds), seed * 10 + number)
+def begin_publisher(
+    system: SimulatedSystem, number: int, documents: list[dict[str, Any]], chance: random.Random
+) -> None:
+    """Starts a publisher of a history, which states the times by its own clock, or those of some events."""
     source, timed = f"history {number}", chance.choice((0.0, 0.5, 1.0))
 
     def stated(document: dict[str, Any]) -> dict[str, Any]:
@@ -148,6 +153,20 @@ async def kill_pipeline(system: SimulatedSystem, chance: random.Random) -> None:
         system.start_pipeline(host)
 
 
+async def lose_power(system: SimulatedSystem, chance: random.Random) -> None:
+    """The machine of the servers, the pipeline and the journal loses power, and what its disk does not have yet."""
+    here = [host for host in system.processes if host.startswith(("server", "pipeline"))]
+    for host in here:
+        if system.processes[host].alive:
+            system.kill(host)
+    system.journal.lose_power()
+    system.note(f"without power; the journal ends at {system.journal.end('events')}")
+    await asyncio.sleep(chance.uniform(1.0, 10.0))
+    for host in here:
+        if not system.processes[host].alive and host != "pipeline-2":
+            system.start_pipeline(host) if host == "pipeline" else system.start_server(host)
+
+
 async def rival_pipeline(system: SimulatedSystem, chance: random.Random) -> None:
     """Another pipeline decides too, as one does that was held up and does not know yet that it leads no more."""
     host = "pipeline-2"
@@ -225,7 +244,7 @@ async def disk_full(system: SimulatedSystem, chance: random.Random) -> None:
 async def set_clock(system: SimulatedSystem, chance: random.Random) -> None:
     """A host's clock is set, and mostly set right again: it ran ahead, fell back, or had a leap second."""
     host = _any(system, chance, "server", "pipeline", "publisher", "app")
-    set_clock_of(system, host, chance.choice((-86_400.0, -3_600.0, -20.0, -1.0, -0.3, 0.3, 1.0, 20.0, 3_600.0)))
+    set_clock_of(system, host, chance.choice((-10_800.0, -20.0, -1.0, -0.3, 0.3, 1.0, 20.0, 3_600.0, 36_000.0)))
     await asyncio.sleep(chance.expovariate(1 / 20.0))
     if chance.random() < 0.7:
         set_clock_of(system, host, 0.0)
@@ -260,4 +279,5 @@ DISTURBANCES: list[Disturbance] = [
     disk_full,
     restart_app,
     set_clock,
+    lose_power,
 ]

@@ -95,6 +95,10 @@ class Received:
     client: str
     deliveries: list[tuple[float, int, Delivery]] = field(default_factory=list)
 
+    @property
+    def all(self) -> list[Delivery]:
+        return [delivery for _, _, delivery in self.deliveries]
+
 
 @dataclass
 class SimulatedSystem:

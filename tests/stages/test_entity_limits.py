@@ -91,6 +91,35 @@ def test_what_is_forgotten_depends_on_the_journal_alone(
     assert len(kept(known)) <= limits.entities
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(events, max_size=20), st.lists(events, max_size=20), limited, st.data())
+def test_what_is_swept_depends_on_the_journal_alone(
+    before: list[Event], after: list[Event], limits: Limits, data: st.DataObject
+) -> None:
+    """Also where nothing is defined that derives, so that no table is cut for it, and then something is."""
+    first, second, relation, *subscriptions = start(limits)
+    story = [first, second, *subscriptions, *before, relation, *after]
+    cuts = data.draw(st.lists(st.integers(0, len(story)), max_size=8))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entity_ledger, "SWEEP", 8)
+        (whole, known), (parts, again) = run(story), run(story, cuts)
+    assert whole == parts
+    assert (kept(known), known.forgotten) == (kept(again), again.forgotten)
+
+
+@pytest.mark.parametrize(("related", "batches"), [(False, 1), (True, 8)])
+def test_a_table_is_cut_to_be_swept_only_where_something_may_be_derived(
+    monkeypatch: pytest.MonkeyPatch, related: bool, batches: int
+) -> None:
+    """Else every batch of history is two, and each costs what a job of Spark's costs."""
+    monkeypatch.setattr(entity_ledger, "SWEEP", 8)
+    opening = [one for one in start(Limits()) if related or not isinstance(one, RelationChange)]
+    known, table = StateFold(), as_table([*opening, *(told("a", second) for second in range(64 - len(opening)))])
+    for batch in known.fold(table.slice(0, len(opening)), changes):
+        assert not len(batch.events)
+    assert batches == len([*known.fold(table.slice(len(opening)), changes)])
+
+
 def test_the_oldest_go_first() -> None:
     """A tenth of them, once there are more than may be."""
     story = [*start(Limits(entities=10)), *(told(f"e{number:02}", number, 100.0 * number) for number in range(11))]

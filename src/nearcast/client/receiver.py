@@ -5,6 +5,9 @@ server says that its acknowledgement is settled, and drops what it remembers; af
 acknowledgements that were not settled. So the memory is bounded by what is in flight, and "once" holds for the life of
 the client; an application that restarts sees again what it had not acknowledged.
 
+A journal that loses power may lose its newest events and give their positions to others. Then a server greets with
+another era: what was remembered before says nothing of what has those positions now, unless it is the same event.
+
 Of several servers of a domain it has one. It goes to the next where that does not answer, and to another where it is
 told to, or asked (`move_to`): its session moves with it.
 """
@@ -35,6 +38,8 @@ FIRST_PAUSE, LONGEST_PAUSE, JITTER = 0.1, 10.0, 0.5
 """Seconds before the first and the last attempts to connect again; doubled in between, and cut at random."""
 ACKNOWLEDGED_AT_ONCE = 5_000
 GATHER_SECONDS = 0.005
+SEEN_BEFORE = 10_000
+"""Deliveries of eras before that are remembered, in case they come again; of more the newest."""
 CLOSE_SECONDS = 2.0
 MESSAGE_BYTES = 4 << 20
 REFUSALS: dict[int, type[NearcastError]] = {4401: AccessError, 4403: RightError, 4404: SessionError, 4409: SessionError}
@@ -46,6 +51,17 @@ Takeover = Literal["once", "never"]
 
 Position = int | str
 """What a server calls a delivery by."""
+
+EventName = tuple[Any, Any, Any]
+"""What tells an event from any other that had its position: source, id, and the time of what is derived."""
+
+
+@dataclass(slots=True)
+class SeenDelivery:
+    """What a client remembers of a delivery: which event it was, if that is known, and whether it is acknowledged."""
+
+    named: EventName | None
+    acknowledged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +108,9 @@ class Client:
         self.duplicates = 0
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._arrived: asyncio.Queue[Delivery | None] = asyncio.Queue()
-        self._seen: dict[Position, bool] = {}
+        self._seen: dict[Position, SeenDelivery] = {}
+        self._seen_before: dict[Position, SeenDelivery] = {}
+        self._era: str | None = None
         self._unsent: list[Position] = []
         self._sending: asyncio.Task[None] | None = None
         self._said: dict[str, Any] = {}
@@ -142,8 +160,13 @@ class Client:
     async def acknowledge(self, *positions: Position) -> None:
         """Tells the server that deliveries were taken; it never fails, but may have to be told again later."""
         for position in positions:
-            self._seen[position] = True
-        self._unsent += positions
+            # Of an era before: it is told when the same event comes again, for another one may have the position.
+            before = position not in self._seen and self._seen_before.get(position)
+            if before:
+                before.acknowledged = True
+                continue
+            self._seen.setdefault(position, SeenDelivery(None)).acknowledged = True
+            self._unsent.append(position)
         if self._sending is None:
             self._sending = asyncio.create_task(self._send_soon())
 
@@ -286,6 +309,7 @@ class Client:
                 # Not before the greeting: what is said until then might go to a server that refuses.
                 self._connection = connection
                 self._redirects = 0
+                self._begin_era(message["hello"].get("era"))
                 self._servers.works()
                 self._servers.learn(message["hello"].get("servers", ()))
                 await self._resume()
@@ -303,14 +327,17 @@ class Client:
             log.warning("redirect not followed client=%s redirect=%r", self.id, redirect)
 
     async def _arrive(self, message: dict[str, Any]) -> None:
-        position = message["delivery"]
+        position, named = message["delivery"], _named(message["event"])
+        before = self._seen_before.pop(position, None)
+        if before is not None and before.named == named:
+            self._seen[position] = before
         if position in self._seen:
             self.duplicates += 1
             # The acknowledgement was lost, or not there yet when the server sent it again.
-            if self._seen[position]:
+            if self._seen[position].acknowledged:
                 await self.acknowledge(position)
             return
-        self._seen[position] = False
+        self._seen[position] = SeenDelivery(named)
         self._arrived.put_nowait(
             Delivery(
                 position,
@@ -323,11 +350,19 @@ class Client:
             )
         )
 
+    def _begin_era(self, era: str | None) -> None:
+        """Where positions may have been given to other events since, what was seen at them is another matter."""
+        if self._era is not None and era != self._era:
+            log.warning("journal may have lost its newest events client=%s", self.id)
+            before = [*self._seen_before.items(), *self._seen.items()]
+            self._seen_before, self._seen = dict(before[-SEEN_BEFORE:]), {}
+        self._era = era
+
     async def _resume(self) -> None:
         """Says again what a new connection, or a new server, may not know."""
         self.connections += 1
         # All that is unsent is among them: it is acknowledged, and not known to be settled.
-        self._unsent = [position for position, acknowledged in self._seen.items() if acknowledged]
+        self._unsent = [position for position, seen in self._seen.items() if seen.acknowledged]
         await self._send_acknowledgements()
         if self._said:
             await self._send(self._said)
@@ -343,3 +378,7 @@ class Client:
 def pauses() -> Iterator[float]:
     """Seconds to wait before each attempt to connect, without end."""
     return backoff(FIRST_PAUSE, LONGEST_PAUSE, JITTER)
+
+
+def _named(event: Mapping[str, Any] | None) -> EventName | None:
+    return (event.get("source"), event.get("id"), event.get("time")) if event else None

@@ -289,6 +289,9 @@ class _PairPast:
             case SettingsChange(settings):
                 self._relations.limits = settings.limits
                 self._set_channels(settings.channels, step)
+        if isinstance(step.happened, RelationChange | RelationRemoval | SettingsChange):
+            # What a filter of another relation decided counts for an equal one of this, however much later that comes.
+            self._relations.decide_sides()
 
     def _report(self, step: PairStep) -> None:
         """An event came, perhaps a report of one of the two."""

@@ -112,6 +112,7 @@ class MemoryJournal(Journal):
         self._kept: dict[str, dict[str, Event]] = {}
         self._nodes: dict[str, bool] = {}
         self._notes = MemoryNotes()
+        self._cuts = 0
         self._lock = threading.RLock()
 
     def disturb(self, *faults: Marker) -> None:
@@ -124,10 +125,16 @@ class MemoryJournal(Journal):
         Positions behind it are given again.
         """
         with self._lock:
+            self._cuts += 1
             self._parts[log] = [within(joined(log, self._parts[log]), 0, at)]
             self._ends[log] = min(self._ends[log], at)
             if log == "events":
                 self._keys = {key: position for key, position in self._keys.items() if position <= at}
+
+    @property
+    def era(self) -> str:
+        """See `Journal.era`."""
+        return str(self._cuts)
 
     def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         """See `Journal.append`."""

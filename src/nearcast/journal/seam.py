@@ -228,6 +228,11 @@ class Journal(ABC):
         return ""
 
     @property
+    def era(self) -> str:
+        """Another one where the newest rows may have been lost since, and their positions given to others."""
+        return self.identity
+
+    @property
     def durability(self) -> str:
         """How safely it is kept, as far as that is told by who keeps it; empty where it is a file of this machine."""
         return ""

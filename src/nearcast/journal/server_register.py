@@ -39,7 +39,8 @@ class ServerRecord:
     """What an access server says of itself: its name, one run of it, where clients reach it, and how much it has to do.
 
     `sessions` are connected ones, `load` is the share of a processor that it uses; `process` and `started` tell its
-    process on the machine `host`. `number` counts how often it was put.
+    process on the machine `host`. `number` counts how often it was put. `asked`: not by itself, but by another that
+    wants its name, and asks by this whether it is there.
     """
 
     name: str
@@ -52,6 +53,7 @@ class ServerRecord:
     load: float = 0.0
     draining: bool = False
     number: int = 0
+    asked: bool = False
 
     @property
     def known_dead(self) -> bool:
@@ -103,6 +105,9 @@ def read_record(written: bytes) -> ServerRecord | None:
 
 class ServerRegister(ABC):
     """The records of a journal's access servers. Raises `JournalError` where the medium fails. Threads share it."""
+
+    lasting = True
+    """Whether a record stays until somebody removes it, also where it is not put anew."""
 
     @abstractmethod
     def records(self) -> list[ServerRecord]:

@@ -12,6 +12,7 @@ flipped bit is reported as damaged, and which positions are, instead of being re
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import sqlite3
@@ -48,6 +49,7 @@ from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
 from nearcast.runtime.descriptors import exhausted
 from nearcast.runtime.file_lock import file_identity
+from nearcast.runtime.machine_boot import boot_name
 from nearcast.runtime.wakeups import Sleeper, WakeUps
 
 FORMAT = 4
@@ -139,6 +141,11 @@ class SqliteJournal(Journal):
     def location(self) -> str:
         """See `Journal.location`."""
         return self.path
+
+    @property
+    def era(self) -> str:
+        """See `Journal.era`: a machine that started again may have lost power; another file may be an older copy."""
+        return hashlib.blake2b(f"{boot_name()} {self._file}".encode(), digest_size=6).hexdigest()
 
     def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         """See `Journal.append`."""

@@ -54,9 +54,8 @@ def replay(
     def deciding() -> Iterator[Callable[[], tuple[FoldedBatch, pa.Table]]]:
         """Folds one batch after the other, and gives what ends the deciding of each."""
         for end, events in zip(cuts[1:], _row_ranges(journal, cuts), strict=True):
-            after = known.position
             for batch in known.fold(events, parse):
-                rest = submit_batch(batch, spreader, after, end, with_fallbacks=False, spread=spread)
+                rest = submit_batch(batch, spreader, with_fallbacks=False, spread=spread)
                 yield partial(_ended, batch, rest)
             known.position = end
 

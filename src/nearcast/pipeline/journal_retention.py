@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from nearcast.pipeline.base_snapshots import store_base
 from nearcast.pipeline.monitoring import PipelineMetrics
 from nearcast.pipeline.snapshots import named, newest_position
 from nearcast.runtime.error_log import RateLimitedErrorLog
+from nearcast.runtime.passed_time import PassedTime
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -67,11 +67,14 @@ class KeptLog(NamedTuple):
 
 @dataclass
 class JournalRetention:
-    """Keeps one journal within the bounds of its settings. `wanted`: a snapshot at position or later is awaited."""
+    """Keeps one journal within the bounds of its settings. `wanted`: a snapshot at position or later is awaited.
+
+    `passed` tells ages: what lasts a day lasts a day, also where the machine's clock is set forward by one meanwhile.
+    """
 
     journal: Journal
     folder: Path
-    wall: Callable[[], float] = time.time
+    passed: PassedTime = field(default_factory=PassedTime)
     wanted: int = 0
     _pairs: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     _held: dict[str, str] = field(default_factory=dict)
@@ -158,7 +161,7 @@ class JournalRetention:
         through = 0
         if bound.age is not None:
             times = "events" if name == "deliveries" else name
-            through = position_before(self.journal, times, self.wall() - bound.age)
+            through = position_before(self.journal, times, self.passed.stamped(bound.age))
         if bound.size is not None:
             through = max(through, self._beyond_size(name, bound.size))
         return through

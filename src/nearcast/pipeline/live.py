@@ -78,7 +78,7 @@ class PipelineConfig:
     metrics; how many positions are decided at once, from how many events on that is spread over the executors, in how
     many shards related pairs are kept, how many control events are taken at once, and a file of Spark's own settings.
 
-    A batch of Spark's goes on with what comes for so many seconds: `stay`.
+    A batch of Spark's goes on with what comes for so many seconds, `stay`; see `start`.
 
     Not `asynchronous`: with Spark's own tracking of progress, which is slower and adds nothing here.
     """
@@ -178,7 +178,7 @@ class BatchDecider:
         for batch in self.follower.fold_events(events, through):
             # Batch by batch: settings may change within what Spark gives, and each part is decided under its own.
             derived = self._keep_derived(batch)
-            tables.append(submit_batch(batch, spreader, after, through, spread=spread)())
+            tables.append(submit_batch(batch, spreader, spread=spread)())
             position = batch.events.column("position")[-1].as_py() if derived >= MANY and alone else through
             if position < through:
                 deliveries = pa.concat_tables(tables)

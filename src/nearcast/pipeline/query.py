@@ -31,12 +31,16 @@ Coming = Callable[[float], bool]
 """Waits so many seconds for what is not decided yet; whether there may be some."""
 
 STAY_SECONDS = 30.0
-"""So long a batch of Spark's goes on with what comes. To plan and begin the next one costs 60 ms, in which nothing is
-decided, and Java as much work as deciding a small one takes.
+"""So long a batch of Spark's goes on with what comes, without the time in which nothing does: then it waits, and Spark
+is as idle as all else. To plan and begin the next one costs 60 ms, in which nothing is decided, and Java as much work
+as deciding a small one takes.
 """
 
 REST_SECONDS = 0.05
 """After a stretch it rests as long as that took, but no longer than this: what comes meanwhile is decided together."""
+
+IDLE_SECONDS = 30.0
+"""Seconds for which it is waited at once for what comes."""
 
 PATIENCE = 60.0
 """Seconds that `stop` waits for the batch under way before it cuts it off."""
@@ -65,15 +69,23 @@ class RunningQuery:
             try:
                 if self._stopping.is_set():
                     self._park()
-                until = time.monotonic() + self._stay
-                while self._comes_more(self._decide_all(), until):
-                    pass
+                self._go_on()
             except Exception as error:
                 # Cut off by `stop`: that is no failure of the batch.
                 if self._stopping.is_set() and not self.query.isActive:
                     raise InterruptedError(INTERRUPTION) from None
                 self._failure = error
                 raise
+
+    def _go_on(self) -> None:
+        """Decides what is there, and goes on with what comes, for so long as a batch may take."""
+        left = self._stay
+        while True:
+            took = self._decide_all()
+            rest = min(took, REST_SECONDS)
+            left -= took + rest
+            if left <= 0 or self._stopping.wait(rest) or not self._comes_more():
+                return
 
     def _decide_all(self) -> float:
         """Decides what is there; how many seconds that took."""
@@ -83,12 +95,10 @@ class RunningQuery:
             pass
         return time.monotonic() - began
 
-    def _comes_more(self, took: float, until: float) -> bool:
-        """Waits for what comes next until a time, once it has rested; whether something may have come."""
-        if self._coming is None or time.monotonic() >= until or self._stopping.wait(min(took, REST_SECONDS)):
-            return False
-        while not self._stopping.is_set() and (left := until - time.monotonic()) > 0:
-            if self._coming(left):
+    def _comes_more(self) -> bool:
+        """Waits for what comes next, however long that is; False where this is to stop, or nobody knows what comes."""
+        while self._coming is not None and not self._stopping.is_set():
+            if self._coming(IDLE_SECONDS):
                 return not self._stopping.is_set()
         return False
 
@@ -137,7 +147,7 @@ def start(
     """Starts the query behind position `after`, or where the folder `checkpoint` says, if one is given and has begun.
 
     `on_batch` knows itself where it was: it may have decided already what a batch tells of, and then there is nothing.
-    With `coming` a batch goes on with what comes, for so many seconds: `stay`.
+    With `coming` a batch goes on with what comes, for so many seconds, `stay`, without those in which nothing does.
 
     Not `asynchronous`: Spark tracks its progress as it does by default, before and after every batch.
     """

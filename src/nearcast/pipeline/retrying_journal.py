@@ -56,6 +56,11 @@ class RetryingJournal(Journal):
         return self.inner.identity
 
     @property
+    def era(self) -> str:
+        """See `Journal.era`."""
+        return self.inner.era
+
+    @property
     def objects(self) -> StreamObjects | None:
         """See `Journal.objects`."""
         return self.inner.objects

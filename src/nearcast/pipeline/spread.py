@@ -65,15 +65,15 @@ class BatchSpreader:
         self._carried = None if is_local(spark) else CarriedFiles(spark.sparkContext)
         self._log = journal.location if self._carried is None or is_nats(journal.location) else None
 
-    def blocks(self, batch: FoldedBatch, after: int, through: int) -> DataFrame:
-        """The published events of a batch, which is between two positions, as blocks."""
+    def blocks(self, batch: FoldedBatch, first: int, last: int) -> DataFrame:
+        """The published events of a batch, which has these positions, as blocks."""
         # Of a cluster more cores may have come meanwhile.
         parts = self._partitions or self._spark.sparkContext.defaultParallelism
         if self._log is not None:
-            return ranges(self._spark, after, through, parts)
+            return ranges(self._spark, first - 1, last, parts)
         return sent(self._spark, batch.events.filter(pc.equal(batch.events.column("part"), 0)), parts)
 
-    def submit(self, batch: FoldedBatch, after: int, through: int, with_fallbacks: bool) -> Callable[[], pa.Table]:
+    def submit(self, batch: FoldedBatch, with_fallbacks: bool) -> Callable[[], pa.Table]:
         """Begins to decide the published events of a batch; what it gives has all parts decided.
 
         What deciding takes is one file, which every worker reads once; the index has a file of its own, mapped by all
@@ -90,7 +90,7 @@ class BatchSpreader:
         files, carried = self._indexes(indexes)
         known, end = self._written(content, carried)
         job = DecidePart(first, last, with_fallbacks, self._log, _credentials(self._log), known, files)
-        blocks = self.blocks(batch, after, through)
+        blocks = self.blocks(batch, first, last)
 
         def there() -> pa.Table:
             """Has all parts decided."""
@@ -125,13 +125,10 @@ class BatchSpreader:
 def submit_batch(
     batch: FoldedBatch,
     spreader: BatchSpreader | None,
-    after: int,
-    through: int,
     with_fallbacks: bool = True,
     spread: int = SPREAD,
 ) -> Callable[[], pa.Table]:
-    """Begins to decide a batch that is between two positions, and gives what ends it: called once, in any thread, it
-    gives the DELIVERIES.
+    """Begins to decide a batch, and gives what ends it: called once, in any thread, it gives the DELIVERIES.
 
     These are by position and part, then client. The `spreader` gets the batch if it has `spread` published events;
     without one it is never spread. All that the batch shares with what is known is read before this returns, so that
@@ -140,7 +137,7 @@ def submit_batch(
     if spreader is None or not is_spread(batch, spread):
         found = decide(batch, batch.events, with_fallbacks)
         return lambda: found
-    published = spreader.submit(batch, after, through, with_fallbacks)
+    published = spreader.submit(batch, with_fallbacks)
     # What was derived is in no block that executors read.
     derived = decide(batch, derived_of(batch.events), with_fallbacks)
 

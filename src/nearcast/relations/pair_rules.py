@@ -33,9 +33,9 @@ NOBODY = -1
 class PairRule:
     """One relation between pairs: its number among the rules, and the order of its definition.
 
-    `metres` is how far its predicate reaches, see `MarginPredicate`, `boxes` which geometries meet where it is TRUE (see
-    `boxes`), and `readings` how often it reads them, 0 where boxes alone do not tell that it is FALSE. `unordered`: a
-    pair is one pair, whoever is side a. `aggregates` are of readings behind the position `after`.
+    `metres` is how far its predicate reaches (see `MarginPredicate`), `boxes` which geometries meet where it is TRUE
+    (see `boxes`), and `readings` how often it reads them, 0 where boxes alone do not tell that it is FALSE.
+    `unordered`: a pair is one pair, whoever is side a. `aggregates` are of readings behind the position `after`.
     """
 
     number: int

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from zlib import crc32
 
@@ -123,6 +124,22 @@ class EventwiseRelations:
     def __len__(self) -> int:
         return len(self._states)
 
+    @property
+    def kept(self) -> int:
+        """Of how many entities and pairs something is kept."""
+        return len(self.known) + sum(len(state.holding) for state in self._states.values())
+
+    def copy(self) -> EventwiseRelations:
+        """The same relations, which go on by themselves, where they ask for nothing over times; what comes to a limit
+        is counted apart.
+        """
+        assert not self._spans, "of what relations tell there is nothing over times"
+        found = copy(self)
+        found.known, found.own, found.excess = dict(self.known), dict(self.own), Counter()
+        found.sides = self.sides.copy()
+        found._states = {id: state.copy() for id, state in self._states.items()}
+        return found
+
     def begin(self, events: Iterable[Event]) -> None:
         """Takes what is known of all entities when the first relation is defined: the newest event of each."""
         self.known = {event.entity: LatestReport(event, micros_of(event.moment)) for event in events}
@@ -136,7 +153,7 @@ class EventwiseRelations:
         """Adds a relation; what it tells of the present."""
         self._states[relation.id] = state = _State(relation, sequence, cause.position)
         self._ask_over_time()
-        self._decide_sides()
+        self.decide_sides()
         return list(state.all(self._comparing([state]), cause))
 
     def states(self) -> Iterator[tuple[Relation, int, Mapping[tuple[str, str], HoldState], int | None]]:
@@ -210,7 +227,7 @@ class EventwiseRelations:
         sides = (side for state in pairs for side in sides_of(state.relation))
         return [side.filter for side in sides if isinstance(side, Matching)]
 
-    def _decide_sides(self) -> None:
+    def decide_sides(self) -> None:
         """Decides of all that are known whether they are of the sides that there are now, if that is not decided."""
         self.sides.keep(self._shared())
         for one in self.known.values():
@@ -434,6 +451,12 @@ class _State:
         self.lifecycle = Lifecycle.of(self.relation)
         self.aggregates = side_aggregates(about.when) if isinstance(about, Pair) else ()
         self.predicate = MarginPredicate(about.when, self.relation.margin) if isinstance(about, Pair) else None
+
+    def copy(self) -> _State:
+        """The same relation, which goes on by itself."""
+        found = copy(self)
+        found.holding, found.clocks = dict(self.holding), dict(self.clocks)
+        return found
 
     @property
     def crowd(self) -> Crowd | None:

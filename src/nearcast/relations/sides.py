@@ -5,6 +5,7 @@ where filters share the work on geometries (semantics §12).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from copy import copy
 from itertools import chain
 
 from nearcast.filters.evaluate import NO_CONTEXT, truth
@@ -51,7 +52,8 @@ def _names_derived(atom: Atom) -> bool:
 
 class SideMembers:
     """Which filters about geometries select the newest events of entities, as it was decided when these came, or when
-    the filter came. `others` gives filters beside those that are kept, with which they share the work.
+    the filter came. `others` gives filters beside those that are kept: all share the work, and one of them may have
+    come before an equal one that is kept.
     """
 
     def __init__(self) -> None:
@@ -59,9 +61,15 @@ class SideMembers:
         self._filters: list[Filter] = []
         self._decided: dict[str, tuple[Event, dict[Filter, bool]]] = {}
 
+    def copy(self) -> SideMembers:
+        """The same, which goes on by itself."""
+        found = copy(self)
+        found._decided = {name: (event, dict(own)) for name, (event, own) in self._decided.items()}
+        return found
+
     def keep(self, filters: Iterable[Filter]) -> None:
         """Goes on with these filters; of others is forgotten what was decided."""
-        self._filters = [one for one in dict.fromkeys(filters) if any(spatial_atoms(one))]
+        self._filters = [one for one in dict.fromkeys([*filters, *self.others()]) if any(spatial_atoms(one))]
         if not self._filters:
             self._decided = {}
         for event, own in self._decided.values():
@@ -69,8 +77,7 @@ class SideMembers:
 
     def budget(self, event: Event, limits: Limits) -> SpentBudget:
         """How far the work goes that is allowed for an event, with the filters that there are now."""
-        filters = [*self._filters, *self.others()]
-        return spent_budget(chain.from_iterable(map(spatial_atoms, filters)), event, NO_CONTEXT, limits)
+        return spent_budget(chain.from_iterable(map(spatial_atoms, self._filters)), event, NO_CONTEXT, limits)
 
     def decide(self, event: Event, limits: Limits) -> None:
         """Decides what is not decided yet of the newest event of an entity."""

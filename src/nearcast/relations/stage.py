@@ -297,12 +297,12 @@ class RelationStage:
         return min(self._pairing.next_due(clocks), self._crowds.next_due(clocks), plain, windows)
 
     def copy(self) -> RelationStage | None:
-        """The same relations, which go on by themselves: to look ahead. None where copying them is too much work, or
-        where there are some about what relations tell.
-        """
-        if len(self._plain) or len(self._known) + self._windows.readings.total + self._pairing.held > COPIED:
+        """The same relations, which go on by themselves: to look ahead. None where copying them is too much work."""
+        kept = len(self._known) + self._windows.readings.total + self._pairing.held + self._plain.kept
+        if kept > COPIED:
             return None
         found = copy(self)
+        found._plain = self._plain.copy()
         found._clocks, found._known, found._gone = self._clocks.copy(), self._known.copy(), set(self._gone)
         found._pairing, found._crowds = self._pairing.copy(found._known), self._crowds.copy(found._known)
         found._windows = self._windows.copy(found._known)

@@ -194,7 +194,8 @@ class StateFold:
             if renewed >= 0:
                 part = part.slice(0, renewed + 1)
                 world = _world_of(part)
-            due = self.repository.due(world, self.registry.settings.limits)
+            deriving = len(world) < len(part) or self.registry.derives
+            due = self.repository.due(world, self.registry.settings.limits, deriving)
             if due is not None:
                 # They are in order, and a slice copies nothing.
                 part = part.slice(0, int(np.searchsorted(part.column("position").to_numpy(), due, "right")))

@@ -149,13 +149,17 @@ class EntityLedger:
         found: Flags = self["derived"] == 0
         return found
 
-    def has_room(self, events: pa.Table, size: int, limits: Limits) -> bool:
-        """Whether it is sure that nothing has to be forgotten after the next reports, which take so many bytes."""
+    def has_room(self, events: pa.Table, size: int, limits: Limits, deriving: bool) -> bool:
+        """Whether it is sure that nothing has to be forgotten after the next reports, which take so many bytes;
+        `deriving`: something may be derived from them.
+        """
         totals, position = self.totals, events.column("position")
         first, last = min(totals.position, position[0].as_py()), position[len(position) - 1].as_py()
+        # A sweep finds only what is derived: what is published goes with the report by which there is too much.
+        swept = last // SWEEP > first // SWEEP and (deriving or totals.known > totals.published)
         return (
             limits.entity_age == math.inf
-            and last // SWEEP == first // SWEEP
+            and not swept
             and totals.published + len(events) <= limits.entities
             and totals.published_bytes + size <= limits.entities_bytes
         )

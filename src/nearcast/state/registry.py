@@ -53,6 +53,11 @@ class Registry:
     version: int = field(default=0, compare=False)
     """How many changes were folded into it: who rests on it knows whether it is as it was."""
 
+    @property
+    def derives(self) -> bool:
+        """Whether anything is defined by which events are derived."""
+        return bool(self.relations or self.situations or self.zones)
+
     def refusal(self, change: Change) -> Fault | None:
         """Why a change counts for nothing, as all that is defined would be more than the limits allow; else None."""
         if not isinstance(change, SubscriptionChange):

@@ -55,9 +55,12 @@ class Repository:
         """What the events take, about."""
         return self._ledger.totals.bytes
 
-    def due(self, events: pa.Table, limits: Limits) -> int | None:
-        """The position among the next events after which something may have to be forgotten; None: it is none."""
-        if not len(events) or self._ledger.has_room(events, int(sizes_of(events).sum()), limits):
+    def due(self, events: pa.Table, limits: Limits, deriving: bool = True) -> int | None:
+        """The position among the next events after which something may have to be forgotten; None: it is none.
+
+        `deriving`: something may be derived from them.
+        """
+        if not len(events) or self._ledger.has_room(events, int(sizes_of(events).sum()), limits, deriving):
             return None
         number = self._numbers(events)
         counts = self._ledger.counting(number, events)

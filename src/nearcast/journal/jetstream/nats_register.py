@@ -17,6 +17,8 @@ GONE = b""
 class NatsRegister(ServerRegister):
     """The records of the access servers of a journal at an address of NATS, with a connection of its own."""
 
+    lasting = False
+
     def __init__(self, url: str) -> None:
         self.address = parse_address(url)
         main = JetStream(self.address)

@@ -1,7 +1,8 @@
 """The access servers of a domain as one of them knows them: it says now and then what it does, and reads the others.
 
 Whoever does not put its record anew for `lapse` seconds, by this server's own steady clock, counts as gone; so does at
-once whose process is known to have ended.
+once whose process is known to have ended. One that is alone says nothing new, where its record stays: nobody reads it,
+and a system in which nothing happens writes nothing. Whoever comes puts a record, and who wants its name asks for it.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class ServerDirectory:
         self._known: dict[str, KnownServer] = {}
         self._first: dict[str, int] = {}
         self._put = False
+        # This server's record as it was read last.
+        self._there: ServerRecord | None = None
         self._used = (process_time(), clock.steady())
         self._turn = asyncio.Lock()
 
@@ -109,15 +112,17 @@ class ServerDirectory:
     async def take_name(self) -> None:
         """Puts this server's record. Raises SetupError where another server of that name is there, and JournalError.
 
-        One that may be dead is waited for: until its record is put anew, or has lapsed.
+        One that may be dead is asked, and waited for: until its record is put anew, or has lapsed.
         """
         until = clock.steady() + self._lapse
         first: ServerRecord | None = None
         while True:
             found = await self._recorded()
-            first = first or found
             if found is not None and not found.known_dead:
-                if (found.instance, found.number) != (first and (first.instance, first.number)):
+                if first is None:
+                    first = found
+                    await asyncio.to_thread(self._register.put, replace(found, asked=True), found)
+                if _version(found) != _version(first):
                     raise name_taken(found)
                 if clock.steady() < until:
                     await asyncio.sleep(min(self._renew, self._lapse) / 4)
@@ -136,8 +141,11 @@ class ServerDirectory:
     async def renew(self, sessions: int) -> bool:
         """Says anew what this server does; False where its name is another's by now. Raises JournalError."""
         async with self._turn:
-            before = self.own if self._put else None
-            told = replace(self.own, sessions=sessions, load=self._load(), number=self.own.number + 1)
+            told = replace(self.own, sessions=sessions, load=self._load())
+            if self._unread(told):
+                self.own = told
+                return True
+            before, told = self.own if self._put else None, replace(told, number=told.number + 1)
             if not await asyncio.to_thread(self._register.put, told, before):
                 found = await self._recorded()
                 # Nobody has it: it was held up for so long that its record is gone.
@@ -147,6 +155,22 @@ class ServerDirectory:
                     return True
             self.own, self._put = replace(told, draining=self.own.draining), True
             return True
+
+    @property
+    def sought(self) -> bool:
+        """Whether somebody waits for this server to put its record anew."""
+        return not self._unread(self.own)
+
+    def _unread(self, told: ServerRecord) -> bool:
+        """Whether nobody would read what this server says, nor miss it."""
+        there = self._there
+        return (
+            self._register.lasting
+            and not self._known
+            and there is not None
+            and not there.asked
+            and (there.instance, there.number, there.draining) == (told.instance, told.number, told.draining)
+        )
 
     def _load(self) -> float:
         used, now = process_time(), clock.steady()
@@ -158,7 +182,8 @@ class ServerDirectory:
         """Reads what the others say; those that are gone since. Raises JournalError."""
         records = await asyncio.to_thread(self._register.records)
         now = clock.steady()
-        there = {one.name: one for one in records if one.name != self.own.name}
+        there = {one.name: one for one in records}
+        self._there = there.pop(self.own.name, None)
         gone = [one.record for name, one in self._known.items() if name not in there and not one.lapsed]
         self._known = {name: self._noted(record, now) for name, record in there.items()}
         for known in self._known.values():
@@ -194,6 +219,10 @@ class ServerDirectory:
     def close(self) -> None:
         """Lets go of the register."""
         self._register.close()
+
+
+def _version(record: ServerRecord) -> tuple[str, int]:
+    return record.instance, record.number
 
 
 def name_taken(other: ServerRecord) -> SetupError:

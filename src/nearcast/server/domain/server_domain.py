@@ -1,8 +1,8 @@
 """One access server among those of its domain: who else is there, whose sessions are whose, and how they move.
 
-Alone it writes and reads nothing of this but its own record. Beside others it claims a session in the log `sessions`
-before it sends anything, having taken in all that others wrote of it: so what was acknowledged elsewhere is not sent
-again, and who had the session before stops when it reads the claim.
+Alone it writes nothing of this, and reads now and then whether it is alone still. Beside others it claims a session in
+the log `sessions` before it sends anything, having taken in all that others wrote of it: so what was acknowledged
+elsewhere is not sent again, and who had the session before stops when it reads the claim.
 """
 
 from __future__ import annotations
@@ -106,12 +106,14 @@ class ServerDomain:
         """Puts this server's record anew and reads the others; what changes with them takes effect."""
         # Before the others are read: where none is there, all up to here is this server's own.
         ended = await asyncio.to_thread(self.journal.end, "outcomes")
-        if not await self.directory.renew(self.connected()):
-            log.error("another server has this name by now node=%s; ending", self.config.node)
-            self.lost()
+        alone = not self.directory.sought
+        if not await self._renew():
             return
         gone = await self.directory.look()
         self._look_who_is_beside()
+        # Who has come waits until this server has put its record twice, and it said nothing while it was alone.
+        if alone and self.directory.sought and not await self._renew():
+            return
         if not self.beside:
             self.follower.outcomes = ended
         seen = frozenset((one.record.name, one.record.instance, one.record.draining) for one in self.directory.others)
@@ -122,6 +124,14 @@ class ServerDomain:
             await self._release(record)
         if self.beside:
             await self._keep_claims()
+
+    async def _renew(self) -> bool:
+        """Puts this server's record anew; False where another has its name, and this one is to end."""
+        if await self.directory.renew(self.connected()):
+            return True
+        log.error("another server has this name by now node=%s; ending", self.config.node)
+        self.lost()
+        return False
 
     def _look_who_is_beside(self) -> None:
         now = clock.steady()
@@ -261,9 +271,9 @@ class ServerDomain:
             self._submit(SessionClaim(client, place.server, place.instance, ends=place.position))
 
     def _greeting(self) -> dict[str, object]:
-        """Where else a client may go, should this server die."""
+        """Which era of the journal it is, and where else a client may go, should this server die."""
         urls = [one.record.url for one in self.directory.others if one.record.url and not one.record.draining]
-        return {"servers": urls} if urls else {}
+        return {"era": self.journal.era, **({"servers": urls} if urls else {})}
 
     # Sending clients elsewhere
 
