@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from nearcast.filters.truth import Truth
 from nearcast.model.expression import Call
@@ -79,8 +80,11 @@ def find(
     centre: SituationCentre,
     now: int,
     unusable: Iterable[UnusableReading] = (),
+    uncounted: Mapping[str, str] = MappingProxyType({}),
 ) -> RuleFinding:
-    """What a rule finds around a centre, where an event is that has these for readings that are none."""
+    """What a rule finds around a centre, where an event is that has these for readings that are none. `uncounted`: why
+    it is not decided whether the event counts, by what is counted.
+    """
     view = RuleEvaluation(scene, centre, now)
     there = scene.around((rule,), centre, rule, rule.widest)
     held = any(one.ends is None for one in there)
@@ -91,8 +95,8 @@ def find(
         truth,
         refuted,
         next((one.id for one in there if one.begun), None),
-        tuple(_conditions(scene, rule, view, centre, now, held)),
-        tuple((one.id, tuple(_conditions(scene, one, view, centre, now, held))) for one in rule.necessary),
+        tuple(_conditions(scene, rule, view, centre, now, held, uncounted)),
+        tuple((one.id, tuple(_conditions(scene, one, view, centre, now, held, uncounted))) for one in rule.necessary),
         tuple(unusable),
         next((one.begins for one in there if not one.begun), None),
         next((one.ends for one in there if one.begun), None),
@@ -109,7 +113,13 @@ def area_text(rule: PlannedRule, centre: SituationCentre) -> str:
 
 
 def _conditions(
-    scene: SituationScene, rule: PlannedRule, view: RuleEvaluation, centre: SituationCentre, now: int, held: bool
+    scene: SituationScene,
+    rule: PlannedRule,
+    view: RuleEvaluation,
+    centre: SituationCentre,
+    now: int,
+    held: bool,
+    uncounted: Mapping[str, str],
 ) -> Iterator[ConditionFinding]:
     for plain, leaf in zip(leaves(rule.tree), leaves(rule.held if held else rule.tree), strict=True):
         truth = view.truth(leaf, rule)
@@ -123,6 +133,8 @@ def _conditions(
             around = scene.around(below, centre, rule, rule.reach[leaf.names[0]])
             situations = tuple(one.id for one in around if one.begun)
         missing = _missing(scene, leaf, rule, view, centre, now) if truth is None else ""
+        if leaf.counted is not None and missing and leaf.counted.name in uncounted:
+            missing += f"; {centre.entity}: {uncounted[leaf.counted.name]}"
         aggregates = tuple(_over_time(leaf, rule, view))
         wider = None if leaf.atom == plain.atom else leaf.atom
         count = None if leaf.counted is None else view.count(leaf.counted, rule)

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.filters.evaluate import NO_CONTEXT
+from nearcast.filters.spatial_atoms import spatial_atoms, spent_budget
 from nearcast.matching.matcher import FilterMatcher
+from nearcast.matching.spatial.geometry_sharing import fixed_spatial, selected_within_budget
 from nearcast.model.columns import entries_of, places_of
 from nearcast.model.event import Event, Place
 from nearcast.model.filter import Filter, Not
@@ -64,19 +68,24 @@ class ReportedReadings(NamedTuple):
 
 
 class CountedEvents:
-    """Of which events the conditions are true that rules count entities by; `conditions` by how they are written."""
+    """Of which events the conditions are true that rules count entities by; `conditions` by how they are written.
+
+    All of them share the work on an event's geometries (semantics §12): where one is not decided it is unknown whether
+    the event counts.
+    """
 
     def __init__(self, conditions: Mapping[str, Filter | None]) -> None:
         self.names = tuple(conditions)
         asked = [one for one in conditions.values() if one is not None]
         self._conditions = tuple(conditions.values())
         self._matcher = FilterMatcher((), [*asked, *map(Not, asked)])
+        self._spatial = fixed_spatial(asked)
 
     def joined(
         self, table: pa.Table, reported: Iterable[ReportedReadings], limits: Limits, excess: Counter[Excess]
     ) -> list[ReportedReadings]:
         """What events tell, and whether they count: as readings with the values true, false and UNKNOWN."""
-        flags = self._matcher.selected(table, limits, excess)
+        flags = selected_within_budget(self._matcher, self._spatial, table, limits, excess)
         true, false = iter(flags[: len(flags) // 2]), iter(flags[len(flags) // 2 :])
         every = np.ones(len(table), np.bool_)
         columns = [
@@ -90,6 +99,19 @@ class CountedEvents:
             place = None if own is None else own.place
             found.append(ReportedReadings(row, counted if own is None else {**own.read, **counted}, place))
         return found
+
+    def undecided(self, event: Event, limits: Limits) -> dict[str, str]:
+        """Why of an event it is unknown whether it counts, by what it is asked for as, where the work was too much."""
+        listed = {
+            name: list(spatial_atoms(one))
+            for name, one in zip(self.names, self._conditions, strict=True)
+            if one is not None
+        }
+        if not any(listed.values()):
+            return {}
+        budget = spent_budget(chain.from_iterable(listed.values()), event, NO_CONTEXT, limits)
+        why = {name: next(filter(None, map(budget.reason, own)), "") for name, own in listed.items()}
+        return {name: reason for name, reason in why.items() if reason}
 
 
 def _counted(true: bool, false: bool) -> bool | str:

@@ -181,7 +181,8 @@ class SituationStage:
             raise Fault("a rule that concludes situations, as of the event", rule, advice=f"known then: {known}")
         found = lane.engine.plan.by_id[rule]
         centre, unusable = lane.centre(event.entity, event.place), self._extraction.unusable(event)
-        return find(lane.engine.scene, found, centre, lane.engine.now, unusable)
+        uncounted = self._counted.undecided(event, self._limits)
+        return find(lane.engine.scene, found, centre, lane.engine.now, unusable, uncounted)
 
     def _fold(self, table: pa.Table) -> Iterator[Event]:
         if not len(table):
