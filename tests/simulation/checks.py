@@ -113,7 +113,7 @@ def unsettled(system: SimulatedSystem) -> Iterator[str]:
     for key, outcomes in ended.items():
         if len(outcomes) > 1:
             yield f"{key} has the outcomes {sorted(outcomes)}"
-        if outcomes == {"acknowledged"} and told[_place(key[1])] not in got.get(key, ()):
+        if outcomes == {"acknowledged"} and told.get(_place(key[1])) not in got.get(key, ()):
             yield f"{key} is acknowledged, and nobody got it"
     gone = {key_of(row) for row in journal.gone["deliveries"]}
     for key in sorted(got.keys() - owed - gone):

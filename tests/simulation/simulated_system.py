@@ -133,7 +133,9 @@ class SimulatedSystem:
         define(self.journal, files.load([definitions]))
 
     def begin(self, host: str, start: Callable[[SimulatedProcess], None]) -> None:
-        """Starts a process on a host, in the place of the one that was there."""
+        """Starts a process on a host, in the place of the one that was there; not beside one that is."""
+        if host in self.processes and self.processes[host].alive:
+            return
         process = self.processes[host] = SimulatedProcess(host)
         self.note(f"start {host}")
         start(process)
