@@ -34,7 +34,7 @@ class Written:
 class DisturbedJournal(MemoryJournal):
     """Shared by all processes. `latency` is the mean delay of a call in seconds; `unreached` are hosts whose calls
     fail; `lost` is the share of calls whose answers are lost; while `full` nothing is written.
-    `gone` are the rows that losses of power took, by log.
+    `gone` are the rows that losses of power took, by log, and `history` are all others, also those that were let go of.
     """
 
     def __init__(self, loop: SimulatedLoop) -> None:
@@ -46,6 +46,7 @@ class DisturbedJournal(MemoryJournal):
         self.full = False
         self.failures = 0
         self.gone: dict[str, list[dict[str, Any]]] = {log: [] for log in LOGS}
+        self.history: dict[str, list[dict[str, Any]]] = {log: [] for log in LOGS}
         self._waiters: list[_Wait] = []
         self._unsynced = [self._written()]
 
@@ -94,6 +95,17 @@ class DisturbedJournal(MemoryJournal):
             self._unsynced.append(self._written())
             self._loop.threads.tell(self._waiters, self._delay())
 
+    def _keep(self, log: str, rows: pa.Table, end: int) -> None:
+        super()._keep(log, rows, end)
+        self.history[log] += rows.to_pylist()
+
+    def trim_through(self, log: str, through: int) -> int:
+        with self._call(f"let rows of {log} go", writes=True):
+            found = super().trim_through(log, through)
+            # What was let go of does not come back, and so what it was let go for has to be there.
+            self._unsynced = [self._written()]
+        return found
+
     def _written(self) -> Written:
         return Written(dict(self._ends), self.notes.all(), dict(self._kept))
 
@@ -105,7 +117,8 @@ class DisturbedJournal(MemoryJournal):
         """Takes what was written behind some write that is not older than the last sync."""
         kept = self._loop.chance.choice(self._unsynced)
         for log, end in kept.ends.items():
-            self.gone[log] += super().read(log, end, self._ends[log]).to_pylist()
+            self.gone[log] += [row for row in self.history[log] if row["position"] > end]
+            self.history[log] = [row for row in self.history[log] if row["position"] <= end]
             self.cut(log, end)
         self._notes = MemoryNotes()
         for name, text in kept.notes.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -46,7 +47,10 @@ def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
         wrong = chance.choice((0.0, 0.0, 2.0, 600.0))
         for host in (*servers, "pipeline", "pipeline-2", "publisher 0", "publisher 1") if wrong else ():
             set_clock_of(system, host, chance.gauss(0.0, wrong))
-        system.define(world.definitions(clients, chance) if deriving else history.definitions(clients))
+        definitions = world.definitions(clients, chance) if deriving else history.definitions(clients)
+        if chance.random() < 0.5:
+            definitions["retention"] = {"events": {"age": chance.choice((3, 10, 40))}}
+        system.define(definitions)
         system.start_pipeline("pipeline")
         for host in servers:
             system.start_server(host)
@@ -149,6 +153,9 @@ async def kill_pipeline(system: SimulatedSystem, chance: random.Random) -> None:
     host = "pipeline"
     if system.processes[host].alive:
         system.kill(host)
+        if chance.random() < 0.2:
+            system.note("what it had on its disk is gone")
+            shutil.rmtree(system.folder / host, ignore_errors=True)
         await asyncio.sleep(chance.uniform(0.0, 5.0))
         system.start_pipeline(host)
 
@@ -261,7 +268,7 @@ async def restart_app(system: SimulatedSystem, chance: random.Random) -> None:
     host = _any(system, chance, "app")
     if system.processes[host].alive:
         system.kill(host)
-        await asyncio.sleep(chance.uniform(0.0, 20.0))
+        await asyncio.sleep(chance.uniform(0.0, chance.choice((5.0, 20.0, 80.0))))
         system.start_receiver(host.removeprefix("app "))
 
 

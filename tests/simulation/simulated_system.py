@@ -26,6 +26,8 @@ from nearcast.cli.system import define
 from nearcast.client import Client, Delivery, Publisher
 from nearcast.errors import JournalError, SessionError
 from nearcast.language.definitions import files
+from nearcast.pipeline import follower
+from nearcast.pipeline.follower import Follower
 from nearcast.pipeline.live import BatchDecider, PipelineConfig
 from nearcast.pipeline.monitoring import PipelineMetrics
 from nearcast.pipeline.retrying_journal import RetryingJournal
@@ -48,6 +50,7 @@ from tests.simulation.simulated_network import SimulatedNetwork, SimulatedSocket
 
 PORT = 8640
 RESTART_SECONDS = 0.5
+RETENTION_SECONDS = 5.0
 
 EVERYTHING = AccessToken("all", "secret", frozenset(RIGHTS))
 
@@ -187,11 +190,20 @@ class SimulatedSystem:
         config = PipelineConfig("memory", self.folder / host)
         ticks = partial(TickWriter, steady=self.loop.time, wall=self.loop.wall)
         decider = BatchDecider(None, journal, config, PipelineMetrics(), ticks)
+        decider.follower.retention.wall = self.loop.wall
+        SimulatedThread(self.loop.threads, partial(self._retain, decider.follower)).start()
         while True:
             journal.wait({"events": decider.follower.known.position}, LOOK)
             if journal.end("events") > decider.follower.known.position:
                 decider()
             decider.look()
+
+    def _retain(self, following: Follower) -> None:
+        """Lets go of what is kept for long enough, beside what the pipeline decides."""
+        while True:
+            self.loop.threads.sleep(RETENTION_SECONDS)
+            with suppress(JournalError):
+                following.retention.look(following.known.registry.settings.retention)
 
     def died(self, host: str, process: SimulatedProcess, start: Callable[[str], None], why: str) -> None:
         """A process ended by itself: another one is started in its place."""
@@ -301,6 +313,7 @@ def simulated(seed: object, folder: Path, servers: list[str]) -> Iterator[Simula
             stack.enter_context(mock.patch.object(where, name, both))
         for where, name, what in (
             (journal_tailer, "threading", threads),
+            (follower, "monotonic", loop.time),
             (app, "AccessServer", SimulatedAccessServer),
             (SimulatedAccessServer, "folder", folder),
             (clock, "_clock", ClockOfEachServer(loop)),
