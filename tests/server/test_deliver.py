@@ -12,14 +12,14 @@ from starlette.requests import Request
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from nearcast.errors import SessionError
+from nearcast.errors import JournalError, SessionError
 from nearcast.language.control_events import to_event
 from nearcast.model.changes import ClientChange
 from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event
 from nearcast.model.sequence import sequence
 from nearcast.server.config import ServerLimits
-from nearcast.server.sessions import stream
+from nearcast.server.sessions import manager, stream
 from nearcast.server.sessions.session import CONFIRMED, Connection, Pump
 from tests.server.conftest import Running, received, run, running, unit, until
 
@@ -74,6 +74,37 @@ def test_an_event_goes_from_the_publisher_to_the_client_and_its_outcome_into_the
                 outcome[name] for name in ("client", "event", "outcome", "priority", "attempts")
             )
             assert outcome["queued"] <= outcome["sent"] <= outcome["settled"]
+
+    run(test)
+
+
+def test_who_acknowledges_what_the_journal_cannot_look_up_is_asked_to_come_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connection is closed with why, not cut off by an error; what it says again then is confirmed."""
+
+    def fail(*_: object) -> set[int]:
+        raise JournalError("the journal does not answer")
+
+    async def test() -> None:
+        async with running() as server:
+            await server.declare("a")
+            await server.publish(unit("e1"))
+            async with socket_of(server) as socket:
+                acknowledgement = orjson.dumps({"ack": [(await raw(socket, "delivery"))["delivery"]]}).decode()
+                await socket.send(acknowledgement)
+                await raw(socket, "settled")
+                with monkeypatch.context() as patch:
+                    patch.setattr(manager, "delivered", fail)
+                    await socket.send(acknowledgement)
+                    with pytest.raises(ConnectionClosed) as closed:
+                        await raw(socket, "settled")
+                assert closed.value.rcvd and stream.GOING_AWAY == closed.value.rcvd.code
+                assert "does not answer" in closed.value.rcvd.reason
+            async with socket_of(server) as socket:
+                await socket.send(acknowledgement)
+                await raw(socket, "settled")
+        assert [] == [one.message for one in caplog.records if one.name == "uvicorn.error" and one.levelname == "ERROR"]
 
     run(test)
 

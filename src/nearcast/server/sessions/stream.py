@@ -101,6 +101,9 @@ async def stream(socket: WebSocket, id: str) -> None:
     pinging = asyncio.create_task(_ping(session, connection, service))
     try:
         await _listen(socket, session, connection, service)
+    except JournalError as error:
+        # Of what it acknowledged some is not looked up: it says so again when it comes back.
+        await connection.close(GOING_AWAY, _fitting(str(error)))
     finally:
         service.session_manager.disconnect(session, connection)
         # The pump looks whether it still has the session, and ends.
