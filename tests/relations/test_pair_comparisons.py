@@ -106,10 +106,11 @@ def test_what_is_undecided_is_so_in_the_reference(story: Sequence[Step], data: s
 
 
 def of_limits(story: Sequence[Step], **limits: int) -> tuple[list[Any], Counter[Excess]]:
-    """What stage and reference alike tell of a story, in short, and what came to a limit of work."""
+    """What stage and reference alike tell of a story, in short, and what came to a limit of work; step by step, too."""
     own, excess = Limits(**limits), Counter[Excess]()
     told = events_told(Scopes(), story, limits=own, excess=excess)
     assert events_told(Reference(), story, limits=own) == told
+    assert events_told(Scopes(), story, range(len(story)), own) == told
     return [summary(event) for event in told], excess
 
 
