@@ -167,8 +167,8 @@ class MarginPredicate:
         for one in (self.enter,) if self.stay is self.enter else (self.enter, self.stay):
             works.append(GeometryWork(limits, comparing=False))
             found.append(one.possible(a, b, works[-1], over_time))
-        if any(len(each) > 1 and True in each for each in found):
-            return None
+            if len(found[-1]) > 1 and True in found[-1]:
+                return None
         for work in works:
             _count(work, a, b, excess)
         return _only(found[0]), _only(found[-1])
