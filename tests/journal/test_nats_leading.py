@@ -6,11 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from typing import Any
 
 import pytest
 
 from nearcast.errors import JournalError
 from nearcast.journal.jetstream import role_lease
+from nearcast.journal.jetstream.nats_connection import Unanswered
 from nearcast.journal.jetstream.nats_journal import NatsJournal
 from tests.journal.rows import deliveries, events, positions
 
@@ -88,3 +90,29 @@ def test_a_lease_is_renewed_as_long_as_it_is_held(
         until = time.monotonic() + 4.0
         with other.leading("pipeline", lambda: time.monotonic() > until) as leads:
             assert not leads
+
+
+def test_a_renewal_without_an_answer_is_known_again(
+    pair: tuple[NatsJournal, NatsJournal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was made or not, the lease is held until it lapses, and the next renewal finds it."""
+    monkeypatch.setattr(role_lease.RoleLease, "_renew", lambda self: None)
+    lease, other = (role_lease.RoleLease(journal._stream, "pipeline") for journal in pair)
+    assert lease.acquire(lambda: False)
+    write = lease._stream.write
+    for made in (True, False):
+
+        def unanswered(*args: Any, made: bool = made) -> int:
+            if made:
+                write(*args)
+            raise Unanswered("the answer did not come")
+
+        monkeypatch.setattr(lease._stream, "write", unanswered)
+        with pytest.raises(Unanswered):
+            lease._try()
+        assert lease.held
+        assert lease._holder == other._try()
+        monkeypatch.setattr(lease._stream, "write", write)
+        assert lease._try() is None
+    lease.release()
+    assert other._try() is None

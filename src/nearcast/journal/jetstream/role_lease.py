@@ -35,7 +35,8 @@ class RoleLease:
 
     def __init__(self, stream: JetStream, role: str) -> None:
         self._stream, self.role = stream.beside("leases"), role
-        self._holder = f"{socket.gethostname()} process {os.getpid()}"
+        # Of one lease alone: a renewal that was made, and of which no answer came, is known again by it.
+        self._holder = f"{socket.gethostname()} process {os.getpid()} lease {os.urandom(4).hex()}"
         made = self._stream.make(
             [f"{self._stream.name}.>"],
             max_age=int(LEASE_SECONDS * 1e9),
@@ -54,7 +55,10 @@ class RoleLease:
         """Waits until it is held; False where it is stopped before."""
         told = False
         while not stopped():
-            holder = self._try()
+            try:
+                holder = self._try()
+            except (WrongSequence, Unanswered):
+                holder = "another one"
             if holder is None:
                 self._thread = threading.Thread(target=self._renew, name=f"nearcast-{self.role}-lease", daemon=True)
                 self._thread.start()
@@ -83,16 +87,15 @@ class RoleLease:
                 log.debug("lease lapses role=%s error=%r", self.role, error)
 
     def _try(self) -> str | None:
-        """None if it is held now; else who holds it."""
+        """None if it is held now; else who holds it. Raises `WrongSequence` and `Unanswered` where that is not known:
+        it may be held then, for it may have been written.
+        """
         asked = time.monotonic()
         found = self._stream.patiently(lambda: self._stream.last(self._subject))
         # Who let go of it left an empty one.
-        if found and found.data and found.sequence != self._sequence:
+        if found and found.data and found.data.decode() != self._holder:
             return found.data.decode()
-        try:
-            self._sequence = self._stream.write(self._subject, self._holder.encode(), found.sequence if found else 0)
-        except (WrongSequence, Unanswered):
-            return "another one"
+        self._sequence = self._stream.write(self._subject, self._holder.encode(), found.sequence if found else 0)
         # It lapses so long after it was written, which is not before it was asked for; whether it lapsed shows first.
         self._lost = self._lost or (self._renewed > -inf and asked > self._renewed + LEASE_SECONDS)
         self._renewed = asked
@@ -102,8 +105,9 @@ class RoleLease:
         while not self._ended.wait(LEASE_SECONDS / RENEWALS):
             try:
                 holder = self._try()
-            except JournalError as error:
-                log.warning("lease not renewed role=%s error=%s", self.role, error)
+            except (WrongSequence, Unanswered, JournalError) as error:
+                # It is held until it lapses by the clock of this process; whether another has it, the next one shows.
+                log.warning("lease not renewed role=%s error=%r", self.role, error)
                 continue
             if holder is not None:
                 self._lost = True
