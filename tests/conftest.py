@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -86,6 +87,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: next((FIRST.index(one) for one in item.path.parts if one in FIRST), len(FIRST)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is imported and collected stays: to look for cycles in it again and again takes a tenth of some tests. What
+    a test leaves open in a cycle is found later than by default, at the end of the run at the latest, and fails it.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000)
 
 
 @pytest.hookimpl(optionalhook=True)
