@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from nearcast.errors import DefinitionError, EventError, NearcastError, SetupError
+from nearcast.runtime.gc_settings import imports_for_good
 
 COMMANDS = {
     "demo": "See it decide: a simulated bushfire afternoon, or a file of events, with simulated receivers.",
@@ -58,7 +59,8 @@ class _Commands(click.Group):
         """The subcommand of this name, imported now."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"nearcast.cli.{MODULES.get(cmd_name, cmd_name)}")
+        with imports_for_good():
+            module = importlib.import_module(f"nearcast.cli.{MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
         return command
 
