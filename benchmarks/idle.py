@@ -49,8 +49,8 @@ LOGS = ("events", "derived", "deliveries", "outcomes", "dead letters", "source f
 HOUR = 3_600
 LATE = 65.0
 """Seconds after which nothing is written of what came: once a minute the pipeline notes what the journal keeps."""
-SAID_ANEW = ("_leases/", "_servers/")
-"""In paths of streams of NATS of which messages lapse."""
+OF_NATS = ("_leases/", "_servers/", "/index.db")
+"""In paths of files that NATS writes though nothing comes: streams of which messages lapse, and its own notes."""
 SQUARE = [[[0, 0], [50, 0], [50, 50], [0, 50], [0, 0]]]
 KINDS = ("ever", "hour")
 """Entities of the first kind are in relations, zones and situations that have no end, of the second in those that end
@@ -190,7 +190,7 @@ def _files(folder: Path) -> dict[str, tuple[int, int]]:
         with suppress(FileNotFoundError):
             status = path.stat()
             # Folders change as those come and go who wait to be woken.
-            if path.is_file() and not any(one in str(path) for one in SAID_ANEW):
+            if path.is_file() and not any(one in str(path) for one in OF_NATS):
                 found[str(path.relative_to(folder))] = status.st_size, status.st_mtime_ns
     return found
 
