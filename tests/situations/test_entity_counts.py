@@ -150,6 +150,16 @@ def test_who_is_in_a_place_counts_there(scene: type[PlainScene] | None) -> None:
 
 
 @SCENES
+def test_of_a_place_there_is_one_situation_wherever_its_reports_come_from(scene: type[PlainScene] | None) -> None:
+    """Too few are in the building: each report of somebody outside says so, and one situation begins."""
+    few = rule("few", "Fire", f"count({PEOPLE}) < 2", within=None, area="building-7", valid=None)
+    events = [person(second, name, 500 + second) for second, name in enumerate("abcd")]
+    events += [person(10, "a", 10), person(11, "b", 20), person(12, "b", 700), person(13, "c", 800)]
+    found = inferred([few], events, staged(scene))
+    assert [(1, "few", "begin"), (6, "few", "end"), (7, "few", "begin")] == phases(found)
+
+
+@SCENES
 def test_counts_stand_beside_other_conditions(scene: type[PlainScene] | None) -> None:
     """Hot, and few people around: it begins with the reading, and ends when more come."""
     hot = rule("hot", "Fire", f"Temperature > 80 AND count({PEOPLE}) < 2", valid=None)

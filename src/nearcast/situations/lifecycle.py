@@ -453,7 +453,7 @@ class SituationEngine:
             # What it rests on takes it along, however far it went.
             area = rule.area_at(centre)
             if area is not None:
-                if area in instance.centre.areas:
+                if area == rule.area_at(instance.centre):
                     return number
             elif centre.entity in resting or (apart is not None and apart <= rule.widest):
                 return number

@@ -354,6 +354,7 @@ class SituationStore:
         area = rule.area_at(centre)
         if area is not None:
             yield ("area", area)
+            yield ("in", area)
             return
         yield ("entity", centre.entity)
         yield from (("in", area) for area in centre.areas)
@@ -401,7 +402,8 @@ def is_around(
     """Whether a situation, of the rule `own`, is within the validity of another rule around a centre."""
     area, seated = rule.area_at(centre), own.area_at(instance.centre)
     if area is not None:
-        return area in instance.centre.areas
+        # What a report elsewhere completes is in the place that it is about all the same.
+        return area == seated or area in instance.centre.areas
     if seated is not None:
         return seated in centre.areas
     apart = separation(centre, instance.centre)
