@@ -25,7 +25,7 @@ from nearcast.language.control_events import changes, to_event
 from nearcast.model.changes import RelationChange
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS, to_table
 from nearcast.model.event import Event
-from nearcast.relations.stage import Scope
+from nearcast.relations.lanes.scopes import Scope
 from nearcast.server.app import listen, server_of
 from nearcast.server.config import ServerConfig
 from nearcast.stages.fold import StateFold

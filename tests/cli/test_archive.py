@@ -30,6 +30,7 @@ from nearcast.language.definitions import files
 from nearcast.model.columns import entered_events
 from nearcast.model.limits import Retention, RetentionBound
 from nearcast.pipeline.follower import Follower
+from nearcast.runtime.passed_time import PassedTime
 from nearcast.stages.decide import decide, replay
 from nearcast.stages.fold import StateFold
 from nearcast.state.derived import derived_of
@@ -118,6 +119,6 @@ def _let_go(journal: SqliteJournal, known: Path) -> None:
     end = journal.end("events")
     put_mark(journal, "server main", {"deliveries": end, "outcomes": 0})
     follower = Follower(journal, known, end)
-    follower.retention.wall = (START + timedelta(seconds=4 * REPORTS)).timestamp
+    follower.retention.passed = PassedTime((START + timedelta(seconds=4 * REPORTS)).timestamp)
     for _ in range(2):
         follower.retention.look(Retention(RetentionBound(age=1_800), archive=True))

@@ -23,13 +23,15 @@ from nearcast.model.zone import ZoneLayer, ZoneRule
 from nearcast.pipeline.snapshots import MANIFEST, load, save
 from nearcast.relations.admission import PairAdmission
 from nearcast.relations.aggregates.entity_windows import EntityWindows
-from nearcast.relations.delayed import DelayedRelations
 from nearcast.relations.gatherings import GatheringStates
+from nearcast.relations.lanes.delayed import DelayedRelations
+from nearcast.relations.lanes.heard_events import HeardEvents
+from nearcast.relations.lanes.scopes import Scopes
 from nearcast.relations.pair_rules import PairRules
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.plain import EventwiseRelations
 from nearcast.relations.reports import EntityTable
-from nearcast.relations.stage import HeardEvents, RelationStage, Scopes
+from nearcast.relations.stage import RelationStage
 from nearcast.situations.lifecycle import SituationEngine
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.reorder_buffer import ReorderBuffer

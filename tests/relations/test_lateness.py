@@ -13,8 +13,8 @@ from nearcast.model.changes import ClientChange, ClientRemoval, ClockTick, Relat
 from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
+from nearcast.relations.lanes.scopes import Scopes
 from nearcast.relations.reports import micros_of
-from nearcast.relations.stage import Scopes
 from nearcast.relations.transition_events import Transition
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import NEVER

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.model.event import Event
-from nearcast.relations import delayed, stage
-from nearcast.relations.stage import Scopes
+from nearcast.relations import stage
+from nearcast.relations.lanes import delayed
+from nearcast.relations.lanes.scopes import Scopes
 from nearcast.state.lateness import FOREVER
 from nearcast.state.stream_clocks import StreamClocks
 from tests.relations.stories import Step, defined, events_told, report

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from nearcast.model.changes import RelationRemoval
 from nearcast.model.limits import Limits
 from nearcast.relations.geometries import pair_comparisons
-from nearcast.relations.stage import RelationStage, Scopes
+from nearcast.relations.lanes.scopes import Scopes
+from nearcast.relations.stage import RelationStage
 from nearcast.state.timeline import Excess
 from nearcast.testing.relations import Reference
 from tests.relations.stories import Restarted, Step, defined, events_told, report, summary

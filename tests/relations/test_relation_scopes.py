@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nearcast.model.changes import RelationRemoval
 from nearcast.model.event import MAIN, Event
-from nearcast.relations.stage import Scopes
+from nearcast.relations.lanes.scopes import Scopes
 from nearcast.testing.relations import Reference
 from tests.relations.stories import Restarted, Step, defined, events_told, report, summary
 from tests.relations.test_stage import FORMS, changes, planar, shards

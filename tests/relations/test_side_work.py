@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nearcast.model.changes import RelationRemoval
 from nearcast.model.limits import Limits
-from nearcast.relations.stage import Scopes
+from nearcast.relations.lanes.scopes import Scopes
 from nearcast.state.timeline import Excess
 from nearcast.testing.relations import Reference
 from tests.relations.stories import NO_OTHER, Restarted, Step, defined, events_told, report, summary

@@ -23,7 +23,7 @@ from nearcast.language.control_events import changes, to_event
 from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import RelationChange
 from nearcast.model.columns import DELIVERIES, SOURCE_FILTERS, entered_events, to_table
-from nearcast.relations.stage import Scope
+from nearcast.relations.lanes.scopes import Scope
 from nearcast.server.config import ServerConfig
 from nearcast.server.service import AccessServer
 from nearcast.stages.fold import StateFold

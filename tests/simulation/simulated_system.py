@@ -32,6 +32,7 @@ from nearcast.pipeline.live import BatchDecider, PipelineConfig
 from nearcast.pipeline.monitoring import PipelineMetrics
 from nearcast.pipeline.retrying_journal import RetryingJournal
 from nearcast.pipeline.ticks import LOOK, TickWriter
+from nearcast.runtime.passed_time import PassedTime
 from nearcast.server import app, clock
 from nearcast.server.access import RIGHTS, AccessToken
 from nearcast.server.clock import ServerClock
@@ -190,7 +191,7 @@ class SimulatedSystem:
         config = PipelineConfig("memory", self.folder / host)
         ticks = partial(TickWriter, steady=self.loop.time, wall=self.loop.wall)
         decider = BatchDecider(None, journal, config, PipelineMetrics(), ticks)
-        decider.follower.retention.wall = self.loop.wall
+        decider.follower.retention.passed = PassedTime(self.loop.wall, self.loop.time)
         SimulatedThread(self.loop.threads, partial(self._retain, decider.follower)).start()
         while True:
             journal.wait({"events": decider.follower.known.position}, LOOK)

@@ -24,7 +24,7 @@ from nearcast.model.relation import Gathering, Matching, Named, Pair, Relation
 from nearcast.model.situation import Action
 from nearcast.model.subscription import Settings, Subscription
 from nearcast.model.values import Value
-from nearcast.relations.stage import Scopes
+from nearcast.relations.lanes.scopes import Scopes
 from nearcast.situations.events import action_events, situation_data
 from nearcast.situations.lifecycle import SituationChanged
 from nearcast.situations.readings import NamedAreas, SituationCentre

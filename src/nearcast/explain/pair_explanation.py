@@ -40,12 +40,13 @@ from nearcast.model.subscription import Channel
 from nearcast.model.values import Value
 from nearcast.relations.admission import Crowding
 from nearcast.relations.aggregates.entity_windows import known_value
+from nearcast.relations.lanes.scopes import Lane, lane_of
 from nearcast.relations.pairs import PairStanding
-from nearcast.relations.plain import EventwiseRelations, LatestReport, cause_at, is_older
+from nearcast.relations.plain import EventwiseRelations, cause_at
+from nearcast.relations.plain_pairs import LatestReport, is_older
 from nearcast.relations.predicate import RelationPredicate, is_symmetric, side_aggregates, widened
 from nearcast.relations.reports import moment_of
 from nearcast.relations.sides import sees_derived, sides_of
-from nearcast.relations.stage import Lane, lane_of
 from nearcast.relations.transition_events import Transition
 from nearcast.relations.transitions import deadline, micros
 from nearcast.state.derived import Cause

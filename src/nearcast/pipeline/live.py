@@ -43,8 +43,8 @@ from nearcast.pipeline.snapshots import ready_file
 from nearcast.pipeline.spark_session import LOG_FILE, end_session
 from nearcast.pipeline.spread import SPREAD, BatchSpreader, is_spread, submit_batch
 from nearcast.pipeline.ticks import LOOK, TickWriter
+from nearcast.relations.lanes.scopes import Scope
 from nearcast.relations.shards import SHARDS
-from nearcast.relations.stage import Scope
 from nearcast.runtime.file_lock import file_lock
 from nearcast.runtime.gc_settings import GC_THRESHOLDS
 from nearcast.runtime.metrics_port import serve_metrics

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from nearcast.model.values import moment_at, time_text
-from nearcast.relations.stage import Scopes
+from nearcast.relations.lanes.scopes import Scopes
 from nearcast.situations.stage import SituationStage
 from nearcast.state.derived import DerivingStage
 from nearcast.state.fallen_clocks import OTHERS, FallenClock

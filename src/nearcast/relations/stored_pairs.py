@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.model.arrays import Integers
+from nearcast.relations.lanes.scopes import Scope
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.shards import pair_rows
-from nearcast.relations.stage import Scope
 from nearcast.state.lateness import FOREVER, NEVER
 
 _TIME = pa.timestamp("us", "UTC")

@@ -34,9 +34,9 @@ from nearcast.model.columns import any_control, are_control, to_events
 from nearcast.model.event import Event, Place
 from nearcast.model.filter import Entities
 from nearcast.model.subscription import ClientProfile, Settings
+from nearcast.relations.lanes.scopes import Scope, Scopes
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.shards import SHARDS
-from nearcast.relations.stage import Scope, Scopes
 from nearcast.situations.stage import SituationStage
 from nearcast.stages.isolation import rejected
 from nearcast.stages.term_members import MembershipTracker

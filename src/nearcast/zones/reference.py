@@ -21,7 +21,7 @@ from nearcast.model.event import Event
 from nearcast.model.filter import Filter
 from nearcast.model.limits import Limits
 from nearcast.model.zone import Zone, ZoneDetection, ZoneLayer
-from nearcast.relations.plain import NONE_OWN, LatestReport, OwnClocks
+from nearcast.relations.plain_pairs import NONE_OWN, LatestReport, OwnClocks
 from nearcast.relations.reports import micros_of, moment_of
 from nearcast.relations.transition_events import CAUSED, EXPIRED, OVERDUE
 from nearcast.relations.transitions import (

@@ -16,12 +16,14 @@ import pyarrow as pa
 from nearcast.model.columns import EVENTS, places_of
 from nearcast.model.relation import Matching, Relation
 from nearcast.relations.admission import Crowding
-from nearcast.relations.delayed import DelayedRelations
 from nearcast.relations.gatherings import GatheringState
+from nearcast.relations.lanes.delayed import DelayedRelations
+from nearcast.relations.lanes.heard_events import HeardEvents
+from nearcast.relations.lanes.scopes import Lane, Scope, Scopes
 from nearcast.relations.pairs import PairRelations
-from nearcast.relations.plain import LatestReport
+from nearcast.relations.plain_pairs import LatestReport
 from nearcast.relations.reports import EntityTable, GrowableTable
-from nearcast.relations.stage import HeardEvents, Lane, RelationStage, Scope, Scopes
+from nearcast.relations.stage import RelationStage
 from nearcast.relations.stored_pairs import PAIRS, restore, stored
 from nearcast.relations.transitions import HoldState
 from nearcast.state.registry import Registry
