@@ -5,12 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nearcast.errors import JournalError
+from nearcast.journal import block_checksums
 from nearcast.journal import block_table as module
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.model.columns import DEAD_LETTERS, LOGS
@@ -118,6 +120,30 @@ def test_damage_is_not_merged_into_sound_blocks(file: Path) -> None:
         with pytest.raises(JournalError, match="malformed block 3 of the log 'events', positions 3 to 3"):
             journal.append("events", events(["more"]))
         assert 15 == journal.end("events")
+
+
+def test_blocks_whose_checksums_a_version_before_made_are_checked_by_these(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read as they are, also where nothing may be written; new ones have those of this version."""
+    with monkeypatch.context() as before, closing(SqliteJournal(file)) as journal:
+        before.setattr(block_checksums.xxhash, "xxh3_128", lambda: blake2b(digest_size=8))
+        for number in range(20):
+            journal.append("events", events([number]))
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("PRAGMA user_version = 4")
+    with closing(SqliteJournal(file, read_only=True)) as journal:
+        assert 20 == len(journal.read("events", 0, 100))
+    with closing(SqliteJournal(file)) as journal:
+        journal.append("events", events([20]))
+        assert [str(number) for number in range(21)] == journal.read("events", 0, 100).column("id").to_pylist()
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        lengths = "SELECT DISTINCT length(checksum) FROM blocks WHERE log = 'events' ORDER BY 1"
+        assert [(8,), (16,)] == connection.execute(lengths).fetchall()
+        assert [(5,)] == connection.execute("PRAGMA user_version").fetchall()
+        connection.execute("UPDATE blocks SET rows = zeroblob(length(rows)) WHERE log = 'events' AND first = 1")
+    with closing(SqliteJournal(file)) as journal, pytest.raises(JournalError, match="malformed block"):
+        journal.read("events", 0, 100)
 
 
 def test_a_journal_without_checksums_is_read_and_gets_them(file: Path) -> None:

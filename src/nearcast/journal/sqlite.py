@@ -52,12 +52,15 @@ from nearcast.runtime.file_lock import file_identity
 from nearcast.runtime.machine_boot import boot_name
 from nearcast.runtime.wakeups import Sleeper, WakeUps
 
-FORMAT = 4
+FORMAT = 5
 """The version of the tables and blocks below, kept in the file; a file of a newer format is not touched."""
 
 BEFORE = (2, 3)
 """The formats before: their blocks have no checksums, their events no entry node or no name beside subject and source.
 Such a file is taken over, and its blocks are read as they are."""
+
+ALIKE = 4
+"""The format before, whose blocks have checksums that are made in another way; it is read as it is."""
 
 APPLICATION = 0x6E656172
 """Marks an SQLite file as a journal of nearcast ("near" in ASCII)."""
@@ -481,6 +484,8 @@ def _refuse_to_change(connection: sqlite3.Connection, path: str) -> None:
             f"journal {path}: expected format {FORMAT}, got {version}, which a version before wrote;"
             " start the system once with this one, or `nearcast explain` on a copy of the file: either takes it over"
         )
+    if application == APPLICATION and version == ALIKE:
+        return
     if not tables or not _is_journal(connection, path):
         raise JournalError(f"journal {path}: expected a journal, got an empty file; give another path")
 
@@ -509,7 +514,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
 def _is_journal(connection: sqlite3.Connection, path: str) -> bool:
     """True for a journal of this format, False for an empty file; `JournalError` for anything else."""
     application, version, tables = _marks(connection)
-    if application == APPLICATION and version in (*BEFORE, FORMAT):
+    if application == APPLICATION and version in (*BEFORE, ALIKE, FORMAT):
         return version == FORMAT or _taken_over(connection)
     if application == APPLICATION:
         raise JournalError(
@@ -528,13 +533,14 @@ def _marks(connection: sqlite3.Connection) -> tuple[int, int, int]:
 
 
 def _taken_over(connection: sqlite3.Connection) -> bool:
-    """Makes a journal of a format before one of this: new blocks get checksums, those that are there none."""
+    """Makes a journal of a format before one of this: new blocks get checksums of this, those that are there none."""
     own = not connection.in_transaction
     if own:
         connection.execute("BEGIN IMMEDIATE")
     try:
         # Another process may have done it meanwhile.
-        if connection.execute("PRAGMA user_version").fetchone() != (FORMAT,):
+        [version] = connection.execute("PRAGMA user_version").fetchone()
+        if version in BEFORE:
             for table, column in (
                 ("blocks", "previous"),
                 ("blocks", "checksum"),
@@ -544,8 +550,9 @@ def _taken_over(connection: sqlite3.Connection) -> bool:
                 connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
             [last] = connection.execute("SELECT coalesce(max(number), 0) FROM blocks").fetchone()
             connection.execute("INSERT OR REPLACE INTO ends (log, position) VALUES (?, ?)", (UNCHECKED, last))
-            # By the number a version that would lose the entry nodes, as it merges blocks, leaves the file alone.
-            connection.execute(f"PRAGMA user_version = {FORMAT}")
+        # By the number a version that would lose the entry nodes, as it merges blocks, leaves the file alone, and so
+        # does one to which all new blocks were damaged.
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
         if own:
             connection.execute("COMMIT")
     finally:
