@@ -65,6 +65,9 @@ def read_blocks(connection: sqlite3.Connection, log: str, after: int, through: i
         if block.first > through:
             return
         yield decoded_rows(schema, block.size, block.rows)
+        # An event alone has its position to itself: what lies behind need not be read.
+        if block.last >= through + (log != "events"):
+            return
         at, link = (block.last, block.number), (block.number, block.previous)
     check_links(log, [link, (0, log_end(connection, log).newest)])
 
