@@ -34,7 +34,7 @@ from pathlib import Path
 from nearcast.pipeline.live import PipelineConfig, run
 
 logging.basicConfig(level="INFO", format="%(message)s")
-run(PipelineConfig(Path(sys.argv[1]), Path(sys.argv[2]), "local[2]", renewed_after=int(sys.argv[3]), stay=0.2))
+run(PipelineConfig(Path(sys.argv[1]), Path(sys.argv[2]), "local[2]", renewed_after=int(sys.argv[3]), stay=0.0))
 """
 
 
