@@ -65,8 +65,8 @@ def read_blocks(connection: sqlite3.Connection, log: str, after: int, through: i
         if block.first > through:
             return
         yield decoded_rows(schema, block.size, block.rows)
-        # An event alone has its position to itself: what lies behind need not be read.
-        if block.last >= through + (log != "events"):
+        # What lies behind need not be read; of one position there may be several blocks, but of events.
+        if block.last > through or (block.last == through and log == "events"):
             return
         at, link = (block.last, block.number), (block.number, block.previous)
     check_links(log, [link, (0, log_end(connection, log).newest)])
