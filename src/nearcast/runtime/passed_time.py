@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 
-LEAP = 1.0
-"""Seconds by which a clock has to be set forward to count as set."""
-
-LEAPS = 100
-"""Leaps that are remembered, the last ones."""
+from nearcast.runtime.clock_leaps import ClockLeaps
 
 
 class PassedTime:
@@ -24,26 +19,11 @@ class PassedTime:
 
     def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
         self._wall, self._steady = wall, steady
-        self._last, self._looked = wall(), steady()
-        # Each with the time of day before it, and by how much the clock was set.
-        self._leaps: deque[tuple[float, float]] = deque(maxlen=LEAPS)
+        self._leaps = ClockLeaps(wall(), steady())
         self._lock = threading.Lock()
 
     def stamped(self, ago: float) -> float:
         """The time of day that was stamped so many seconds ago: what has an earlier stamp is older."""
         with self._lock:
-            wall, steady = self._wall(), self._steady()
-            expected = self._last + steady - self._looked
-            self._last, self._looked = wall, steady
-            while self._leaps and wall < sum(self._leaps[-1]):
-                before, _ = self._leaps.pop()
-                if wall > before:
-                    self._leaps.append((before, wall - before))
-            if wall >= expected + LEAP:
-                self._leaps.append((expected, wall - expected))
-            moment = wall - ago
-            for before, leap in reversed(self._leaps):
-                if moment >= before + leap:
-                    break
-                moment -= leap
-            return moment
+            self._leaps.look(self._wall(), self._steady())
+            return self._leaps.moment_before(ago)

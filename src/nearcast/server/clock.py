@@ -13,23 +13,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+from nearcast.runtime.clock_leaps import LEAP, SLOWED, ClockLeaps
+
 log = logging.getLogger(__name__)
 
-JUMP = 1.0
-"""Seconds by which a clock has to be set to count as set: less is how clocks are corrected that run well."""
-
-JUMPS = 100
-"""Leaps forward of the time of day that are remembered."""
-
 STEP = 1e-6
-
-PACE = 0.99
-"""How fast the time of day goes while the machine's clock is behind it."""
 
 
 class ServerClock:
@@ -42,10 +34,9 @@ class ServerClock:
         self.wall, self._monotonic = wall, monotonic
         # Events are read, and so accepted, in several threads.
         self._lock = threading.Lock()
-        self._last, self._looked = wall(), monotonic()
-        self._began = self._last - self._looked
+        self._leaps = ClockLeaps(wall(), monotonic())
+        self._began = self._leaps.last - self._leaps.looked
         self._ahead = 0.0
-        self._leaps: deque[tuple[float, float]] = deque(maxlen=JUMPS)
         self.set_back = 0
 
     def now(self) -> float:
@@ -53,17 +44,14 @@ class ServerClock:
         with self._lock:
             wall, steady = self.wall(), self._monotonic()
             self._note_jump(wall - steady - self._began)
-            passed, self._looked = steady - self._looked, steady
-            leap = wall - self._last - passed
-            if leap >= JUMP:
-                self._leaps.append((self._last + passed, leap))
-            self._last = max(wall, self._last + max(PACE * passed, STEP))
-            return self._last
+            least = self._leaps.last + max(SLOWED * (steady - self._leaps.looked), STEP)
+            self._leaps.look(max(wall, least), steady)
+            return self._leaps.last
 
     def _note_jump(self, ahead: float) -> None:
         """Takes note of whether the wall clock was set since the last look."""
         jump, self._ahead = ahead - self._ahead, ahead
-        if abs(jump) >= JUMP:
+        if abs(jump) >= LEAP:
             self.set_back += jump < 0
             log.warning("the machine's clock was set seconds=%+.1f: timers go on, times of acceptance never fall", jump)
 
@@ -81,13 +69,9 @@ class ServerClock:
 
     def ages(self, moments: Sequence[float]) -> list[float]:
         """The age of each of several moments."""
-        now = self.now()
+        self.now()
         with self._lock:
-            leaps = [*self._leaps]
-        if not leaps:
-            return [max(0.0, now - moment) for moment in moments]
-        set_since = (sum(leap for before, leap in leaps if before >= moment) for moment in moments)
-        return [max(0.0, now - moment - since) for moment, since in zip(moments, set_since, strict=True)]
+            return self._leaps.ages(moments)
 
     def stamp(self, steady: float) -> float:
         """The time of day of a moment that is known by the steady time."""
@@ -100,7 +84,7 @@ class ServerClock:
     def not_before(self, moment: float) -> None:
         """What is accepted from now on comes after what was accepted then."""
         with self._lock:
-            self._last = max(self._last, moment)
+            self._leaps.last = max(self._leaps.last, moment)
 
 
 _clock = ServerClock()
