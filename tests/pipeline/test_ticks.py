@@ -25,11 +25,13 @@ from nearcast.model.event import Event, Place
 from nearcast.model.subscription import Subscription
 from nearcast.pipeline.snapshots import load, save
 from nearcast.pipeline.ticks import PacedClocks, TickWriter
+from nearcast.server.clock import ServerClock
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold
 from nearcast.state.derived import derived_of
 from nearcast.state.lateness import NEVER
 from nearcast.state.stream_clocks import StreamClocks
+from nearcast.testing import ManualClock
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -189,7 +191,7 @@ def test_what_is_due_waits_for_events_that_are_there(running: Running) -> None:
     running.publish(cart("a", 1, -timedelta(seconds=9)))
     looks = [running.ticks.look()]
     for _ in range(6):
-        running.steady += 0.25
+        running.steady, running.wall = running.steady + 0.25, running.wall + 0.25
         looks.append(running.ticks.look())
     assert [*[False] * 6, True] == looks
     running.decide()
@@ -253,9 +255,23 @@ def test_the_paced_clock_never_falls() -> None:
     """It goes on from where events left it, and events that are behind it change nothing."""
     clocks = PacedClocks()
     assert [NEVER, 100, 105, 107, 200] == [
-        clocks.at(StreamClocks.alone(value), now).shared
+        clocks.at(StreamClocks.alone(value), now, 1_000).shared
         for value, now in [(NEVER, 0), (100, 1), (100, 6), (101, 8), (200, 9)]
     ]
+
+
+def test_ticks_leave_nothing_behind_that_is_accepted_after_a_clock_was_set_right() -> None:
+    """An hour ahead, and set right: clocks go on as times of acceptance do, and in a hundred hours all are right."""
+    machine = ManualClock()
+    server, clocks = ServerClock(machine, machine.monotonic), PacedClocks()
+    machine.set(HOUR.total_seconds())
+    last = int(server.now() * 1e6)
+    machine.set(-HOUR.total_seconds())
+    for hours in range(110):
+        paced = clocks.at(StreamClocks.alone(last), int(machine.monotonic() * 1e6), int(machine() * 1e6)).shared
+        assert abs(paced - server.now() * 1e6) < 1e3, f"after {hours} hours"
+        assert (hours < 100) == (paced - machine() * 1e6 > 1e6)
+        machine.move(3_600)
 
 
 def mean_of(seconds: int, valid: str) -> dict[str, Any]:

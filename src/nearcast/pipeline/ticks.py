@@ -1,7 +1,9 @@
 """Ticks: where something falls due and no event comes, the pipeline says so itself, in the journal (semantics §11).
 
-Between events clocks go on at the pace of the wall clock, from where they left them. What is due by then is told of a
-control event that has those clocks; it comes back as any event does, so that deciding the journal again tells the same.
+Between events clocks go on at the pace of the wall clock, from where they left them; those ahead of it, as after
+a machine's clock was set right, a hundredth slower, as times of acceptance do: else they would leave these behind. What
+is due by then is told of a control event that has those clocks; it comes back as any event does, so that deciding the
+journal again tells the same.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from nearcast.journal.seam import Journal
 from nearcast.language.control_events import to_event
 from nearcast.model.columns import to_table
 from nearcast.model.values import moment_at
+from nearcast.runtime.clock_leaps import SLOWED
 from nearcast.stages.fold import StateFold
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.stream_clocks import StreamClocks
@@ -40,17 +43,24 @@ class PacedClocks:
     """The clocks of a stream as they go on between events; times in microseconds, `now` by a clock that nobody sets."""
 
     def __init__(self) -> None:
-        self._since: dict[str, tuple[int, int]] = {}
+        self._values: dict[str, int] = {}
+        self._looked = 0
 
-    def at(self, clocks: StreamClocks, now: int) -> StreamClocks:
-        """The clocks now, events having brought them so far; none falls, and none goes that nothing told a time."""
+    def at(self, clocks: StreamClocks, now: int, wall: int) -> StreamClocks:
+        """The clocks now, when the time of day is `wall`, events having brought them so far; none falls, and none goes
+        that nothing told a time.
+        """
+        passed, self._looked = now - self._looked, now
         known = {name: value for name, value in clocks.by_name.items() if value != NEVER}
         # Those of channels that have no clock of their own any more are forgotten.
-        self._since = {name: one for name, one in self._since.items() if name in known}
-        for name, value in known.items():
-            clock, since = self._since.get(name, (value, now))
-            self._since[name] = (value, now) if value > clock + now - since else (clock, since)
-        return clocks.with_values({name: clock + now - since for name, (clock, since) in self._since.items()})
+        before = {name: value for name, value in self._values.items() if name in known}
+        self._values = known | {name: max(known[name], _gone_on(value, passed, wall)) for name, value in before.items()}
+        return clocks.with_values(self._values)
+
+
+def _gone_on(clock: int, passed: int, wall: int) -> int:
+    """A clock after so many microseconds: a hundredth slower where it is ahead of the time of day."""
+    return max(clock + int(SLOWED * passed), min(clock + passed, wall))
 
 
 class TickWriter:
@@ -73,14 +83,14 @@ class TickWriter:
         self._written, self._last = 0, NEVER
         self.ticks = 0
         # While the pipeline was away the clocks went on.
-        self._paced.at(known.clocks.later(self._away() if known.position else 0), self._now())
+        self._paced_at(known.clocks.later(self._away() if known.position else 0))
 
     def look(self) -> bool:
         """Writes a tick where something is due; whether it did. Not while a batch is being decided."""
         now, position = self._now(), self._known.position
         if position < self._written or now < self._last + APART:
             return False
-        clocks = self._paced.at(self._known.clocks, now)
+        clocks = self._paced_at(self._known.clocks)
         if self._asked != position or now >= self._due:
             wait = self._known.next_due(clocks)
             self._asked, self._due = position, FOREVER if wait == FOREVER else now + wait
@@ -95,8 +105,11 @@ class TickWriter:
 
     def behind(self) -> dict[str, float]:
         """How many seconds each clock is behind the time of day, by the name of its channel."""
-        clocks = self._paced.at(self._known.clocks, self._now()).by_name
+        clocks = self._paced_at(self._known.clocks).by_name
         return {name: self._wall() - value / 1e6 for name, value in clocks.items() if value != NEVER}
+
+    def _paced_at(self, clocks: StreamClocks) -> StreamClocks:
+        return self._paced.at(clocks, self._now(), int(self._wall() * 1e6))
 
     def _write(self, clocks: StreamClocks) -> None:
         # The machine's clock may have been set back; no tick is accepted before its clocks.
