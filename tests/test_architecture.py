@@ -225,7 +225,7 @@ WALL_CLOCK = {
     "nearcast.server.clock",
     "nearcast.node.event_loop",
     "nearcast.client.lease_suppression",
-    "nearcast.pipeline.follower",
+    "nearcast.pipeline.refusal_letters",
     "nearcast.pipeline.spark_session",
     "nearcast.pipeline.ticks",
     "nearcast.runtime.passed_time",

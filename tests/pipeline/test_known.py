@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,11 @@ from nearcast.language.control_events import changes, to_event
 from nearcast.language.definitions import registry_rows
 from nearcast.language.definitions.relation_documents import relation_document
 from nearcast.model.changes import Change, RelationChange
-from nearcast.model.columns import DELIVERIES, to_table
+from nearcast.model.columns import DEAD_LETTERS, DELIVERIES, to_table
 from nearcast.model.event import Event
-from nearcast.pipeline import follower
+from nearcast.pipeline import follower, refusal_letters
 from nearcast.pipeline.follower import Follower
+from nearcast.pipeline.refusal_letters import RefusalLetters
 from nearcast.pipeline.snapshots import load, save, stages_of
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold, derived_stages
@@ -220,10 +221,15 @@ def test_a_refused_control_event_becomes_a_dead_letter_and_stops_nothing(
     assert "bandwidth" in letter["reason"] and "fast" in letter["reason"]
 
 
-def test_a_refusal_is_reported_once_though_the_pipeline_dies(journal: SqliteJournal, tmp_path: Path) -> None:
-    """Between the dead letters and the deliveries; what follows decides it again, in batches cut otherwise."""
+@pytest.mark.parametrize("ahead", [-20, 0, 20])
+def test_a_refusal_is_reported_once_though_the_pipeline_dies(
+    journal: SqliteJournal, tmp_path: Path, ahead: int
+) -> None:
+    """Between the dead letters and the deliveries; what follows decides it again, in batches cut otherwise, after
+    others wrote dead letters too. However many hours the clock of the machine that accepted is ahead.
+    """
     end = journal.end("events")
-    accepted = datetime.now(UTC)
+    accepted = datetime.now(UTC) + timedelta(hours=ahead)
     journal.append(
         "events",
         to_table(Event(str(number), "nearcast.client", "s", payload=b"{}", accepted=accepted) for number in range(5)),
@@ -233,8 +239,30 @@ def test_a_refusal_is_reported_once_though_the_pipeline_dies(journal: SqliteJour
         for after, through in pairwise([0, *cuts]):
             events = journal.read("events", end + after, through - after)
             assert [*following.fold_events(events, end + through)]
-    letters = [letter["where"] for letter in journal.read("dead letters", 0, 100).to_pylist()]
+        other = {"position": 0, "time": datetime.now(UTC), "where": "POST /events", "reason": "", "content": b""}
+        journal.append("dead letters", pa.Table.from_pylist([other] * 2 * refusal_letters.LETTERS, DEAD_LETTERS))
+    found = [letter["where"] for letter in journal.read("dead letters", 0, 1_000).to_pylist()]
+    letters = [where for where in found if where != "POST /events"]
     assert [f"journal position {end + number + 1}, event {number}" for number in range(5)] == letters
+
+
+def test_dead_letters_are_looked_through_where_a_batch_was_not_finished(
+    journal: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by who begins behind all that was refused: there may be very many of others."""
+    end = journal.end("events")
+    journal.append("events", to_table(Event(str(number), "nearcast.client", "s", payload=b"{}") for number in range(3)))
+    looks: list[int] = []
+    where_since = RefusalLetters._where_since
+    monkeypatch.setattr(
+        RefusalLetters, "_where_since", lambda own, after: looks.append(after) or where_since(own, after)
+    )
+    for at, decided in ((0, False), (0, True), (1, True), (2, True)):
+        following = Follower(journal, tmp_path / "known", end + at)
+        assert [*following.fold_events(journal.read("events", end + at, 1), end + at + 1)]
+        if decided:
+            journal.commit_range("deliveries", DELIVERIES.empty_table(), end + at + 1)
+    assert ([0], 3) == (looks, journal.end("dead letters"))
 
 
 def test_a_definition_that_a_stage_raises_on_is_one_dead_letter(

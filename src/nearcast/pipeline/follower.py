@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -14,13 +13,13 @@ import pyarrow as pa
 from nearcast.journal.rows import within
 from nearcast.journal.seam import Journal
 from nearcast.language.control_events import changes
-from nearcast.model.columns import DEAD_LETTERS
 from nearcast.pipeline.base_snapshots import loaded
 from nearcast.pipeline.journal_retention import JournalRetention
+from nearcast.pipeline.refusal_letters import RefusalLetters
 from nearcast.pipeline.snapshots import StateSnapshot, drop_beyond, named, newest_position, save
 from nearcast.pipeline.stored_snapshots import snapshots_in
 from nearcast.relations.shards import SHARDS
-from nearcast.stages.fold import FoldedBatch, RejectedChange
+from nearcast.stages.fold import FoldedBatch
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -36,12 +35,6 @@ seconds, in which more than twenty thousand reports may come. A restart then fol
 
 SNAPSHOT_AGAIN = 60.0
 """Seconds until a snapshot is tried again that could not be written, the disk being full for example."""
-
-LETTERS = 100
-"""Dead letters that are read at once: each may have 64 KiB."""
-
-CLOCKS = timedelta(minutes=10)
-"""By how much the clocks of server and pipeline may differ."""
 
 
 class Follower:
@@ -59,7 +52,7 @@ class Follower:
         self._last = StateSnapshot(named(folder, self._saved), self.known.registry.copy()) if self._saved else None
         self.retention = JournalRetention(journal, folder)
         self.refused = 0
-        self._there: set[str] | None = None
+        self._letters = RefusalLetters(journal, at)
         self.catch_up(at)
 
     def catch_up(self, position: int) -> None:
@@ -119,37 +112,7 @@ class Follower:
     def _report(self) -> None:
         # In the order of the journal, whichever stage refused them.
         refusals, self.known.refusals = sorted(self.known.refusals, key=lambda one: one.event.position), []
-        letters = [_letter(each) for each in refusals]
-        if letters and self._there is None:
-            # The one before this may have died between writing these and the deliveries, in batches cut otherwise.
-            self._there = _written_since(self._journal, refusals[0])
-        letters = [letter for letter in letters if letter["where"] not in (self._there or ())]
-        if letters:
-            self._journal.append("dead letters", pa.Table.from_pylist(letters, DEAD_LETTERS))
+        self._letters.write(refusals)
         self.refused += len(refusals)
         for refusal in refusals:
             log.warning("refused a control event position=%d reason=%s", refusal.event.position, refusal.error)
-
-
-def _written_since(journal: Journal, refusal: RejectedChange) -> set[str]:
-    """Where the dead letters are from that were written after an event was accepted, at the end of the log."""
-    accepted, end, found = refusal.event.accepted, journal.end("dead letters"), set[str]()
-    since = None if accepted is None else accepted - CLOCKS
-    while end > 0:
-        rows = journal.read("dead letters", max(0, end - LETTERS), LETTERS)
-        end = max(0, end - LETTERS)
-        found.update(rows.column("where").to_pylist())
-        if since is not None and min(rows.column("time").to_pylist(), default=since) < since:
-            break
-    return found
-
-
-def _letter(refusal: RejectedChange) -> dict[str, object]:
-    where = f"journal position {refusal.event.position}, event {refusal.event.id}"
-    return {
-        "position": 0,
-        "time": datetime.now(UTC),
-        "where": where,
-        "reason": str(refusal.error),
-        "content": refusal.event.payload[: 64 * 1024],
-    }

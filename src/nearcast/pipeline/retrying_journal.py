@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from itertools import count
 from typing import TypeVar
 
 import pyarrow as pa
@@ -73,7 +74,7 @@ class RetryingJournal(Journal):
     @property
     def notes(self) -> JournalNotes:
         """See `Journal.notes`."""
-        return self.inner.notes
+        return RetryingNotes(self.inner.notes, self)
 
     def leading(self, role: str, stopped: Callable[[], bool] = lambda: False) -> AbstractContextManager[HeldRole]:
         """See `Journal.leading`."""
@@ -81,15 +82,29 @@ class RetryingJournal(Journal):
 
     def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         """See `Journal.append`."""
-        return self._patiently(lambda: self.inner.append(log, rows, kept, node))
+        if log == "events":
+            # What is there already is told by its id.
+            return self.patiently(lambda: self.inner.append(log, rows, kept, node))
+        after, tries = self.end(log), count()
+        return self.patiently(
+            lambda: (next(tries) and self._written_since(log, after, rows)) or self.inner.append(log, rows, kept, node)
+        )
+
+    def _written_since(self, log: str, after: int, rows: pa.Table) -> list[int]:
+        """The positions of rows that a call has written behind `after` though its answer was lost; none: it has not."""
+        written = rows.drop_columns("position")
+        for first in range(after, self.inner.end(log) - len(rows) + 1):
+            if self.inner.read(log, first, len(rows)).drop_columns("position").equals(written):
+                return list(range(first + 1, first + len(rows) + 1))
+        return []
 
     def commit_range(self, log: str, rows: pa.Table, through: int) -> None:
         """See `Journal.commit_range`."""
-        self._patiently(lambda: self.inner.commit_range(log, rows, through))
+        self.patiently(lambda: self.inner.commit_range(log, rows, through))
 
     def read(self, log: str, after: int, limit: int) -> pa.Table:
         """See `Journal.read`."""
-        return self._patiently(lambda: self.inner.read(log, after, limit))
+        return self.patiently(lambda: self.inner.read(log, after, limit))
 
     def blocks(self, log: str, after: int, through: int) -> Iterator[pa.Table]:
         """See `Journal.blocks`."""
@@ -97,15 +112,15 @@ class RetryingJournal(Journal):
 
     def end_within_bytes(self, log: str, after: int, limit: int, size: int = READ_BYTES) -> int:
         """See `Journal.end_within_bytes`."""
-        return self._patiently(lambda: self.inner.end_within_bytes(log, after, limit, size))
+        return self.patiently(lambda: self.inner.end_within_bytes(log, after, limit, size))
 
     def end(self, log: str) -> int:
         """See `Journal.end`."""
-        return self._patiently(lambda: self.inner.end(log))
+        return self.patiently(lambda: self.inner.end(log))
 
     def wait(self, after: Mapping[str, int], seconds: float) -> bool:
         """See `Journal.wait`."""
-        return self._patiently(lambda: self.inner.wait(after, seconds))
+        return self.patiently(lambda: self.inner.wait(after, seconds))
 
     def wake(self) -> bool:
         """See `Journal.wake`."""
@@ -151,7 +166,8 @@ class RetryingJournal(Journal):
         """See `Journal.close`."""
         self.inner.close()
 
-    def _patiently(self, call: Callable[[], T]) -> T:
+    def patiently(self, call: Callable[[], T]) -> T:
+        """What a call gives, as soon as it does. Raises `JournalError` for what does not pass by itself."""
         while True:
             try:
                 found = call()
@@ -163,6 +179,29 @@ class RetryingJournal(Journal):
             else:
                 self._error_log.works("deciding")
                 return found
+
+
+class RetryingNotes(JournalNotes):
+    """The notes of such a journal."""
+
+    def __init__(self, notes: JournalNotes, journal: RetryingJournal) -> None:
+        self._notes, self._patiently, self.shared = notes, journal.patiently, notes.shared
+
+    def all(self) -> dict[str, str]:
+        """See `JournalNotes.all`."""
+        return self._patiently(self._notes.all)
+
+    def remove(self, name: str) -> None:
+        """See `JournalNotes.remove`."""
+        self._patiently(lambda: self._notes.remove(name))
+
+    def read(self, name: str) -> str | None:
+        """See `JournalNotes.read`."""
+        return self._patiently(lambda: self._notes.read(name))
+
+    def write(self, name: str, text: str) -> None:
+        """See `JournalNotes.write`."""
+        self._patiently(lambda: self._notes.write(name, text))
 
 
 def _passes(error: JournalError) -> bool:
