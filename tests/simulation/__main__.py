@@ -25,7 +25,7 @@ def main() -> None:
         passed += outcome.seconds
         if asked.story:
             print("\n".join(outcome.story))
-        told = f"{outcome.steps} steps, {outcome.derived} derived, {outcome.deliveries} deliveries"
+        told = f"{outcome.steps} steps, {outcome.derived} derived, {outcome.deliveries} deliveries, {outcome.gone} gone"
         print(f"seed {seed}: {outcome.seconds:.0f} s, {told}", flush=True)
         for fault in outcome.faults[:10]:
             print("   ", fault[:3_000])

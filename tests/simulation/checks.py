@@ -9,9 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from nearcast.language.control_events import changes
-from nearcast.model.columns import DELIVERIES, EVENTS
+from nearcast.language.definitions.registry_rows import apply_event
+from nearcast.model.columns import DELIVERIES, EVENTS, control_events
 from nearcast.stages.decide import replay
 from nearcast.stages.fold import StateFold
+from nearcast.state.registry import Registry
 from tests.simulation.disturbed_journal import DisturbedJournal
 from tests.simulation.plain_reading import plainly_derived
 from tests.simulation.simulated_system import Received, SimulatedSystem
@@ -50,14 +52,17 @@ def is_settled(system: SimulatedSystem) -> bool:
 def faults(system: SimulatedSystem) -> Iterator[str]:
     """What is not as it must be, once all is settled."""
     yield from system.loop.errors
+    yield from system.journal.too_early
     yield from unbalanced(system)
     yield from lost_events(system)
     yield from other_decisions(system.journal)
     yield from otherwise_derived(system.journal)
+    yield from otherwise_defined(system)
     yield from unsettled(system)
     gone = {key_of(row, "event") for row in system.journal.gone["outcomes"]}
     told = told_at(system.journal)
     for found in system.received:
+        yield from without_text(found)
         yield from repeated(found, gone)
         yield from out_of_order(found, told)
 
@@ -100,6 +105,19 @@ def otherwise_derived(journal: DisturbedJournal) -> Iterator[str]:
         yield f"{len(found)} events were derived instead of {len(expected)}; the first that differs: {other}"
 
 
+def otherwise_defined(system: SimulatedSystem) -> Iterator[str]:
+    """Servers that know other definitions than the events make that they have read."""
+    control = control_events(pa.Table.from_pylist(rows(system.journal, "events"), EVENTS))
+    for host, service in system.services.items():
+        manager, expected = service.session_manager, Registry()
+        for event in control:
+            if event.position <= manager.events_through:
+                apply_event(expected, event)
+        for name in ("settings", "subscriptions", "relations", "situations", "actions", "zones"):
+            if getattr(manager.registry, name) != getattr(expected, name):
+                yield f"{host} knows other {name} than the events up to {manager.events_through} make"
+
+
 def unsettled(system: SimulatedSystem) -> Iterator[str]:
     """Deliveries without an outcome, with several that differ, or whose outcome is not what the client knows of it."""
     ended: dict[Key, set[str]] = defaultdict(set)
@@ -134,6 +152,13 @@ def identity(event: Mapping[str, Any]) -> Identity:
 
 def _position(row: dict[str, Any], name: str = "position") -> str:
     return f"{row[name]}.{row['part']}" if row["part"] else str(row[name])
+
+
+def without_text(found: Received) -> Iterator[str]:
+    """What a client got of which its server did not find the event any more."""
+    for delivery in found.all:
+        if not delivery.event:
+            yield f"{found.client} got {delivery.position} without its event"
 
 
 def repeated(found: Received, gone: set[Key]) -> Iterator[str]:

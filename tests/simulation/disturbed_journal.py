@@ -6,7 +6,7 @@ Its medium keeps what was written since the last `sync` in a cache that a loss o
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from nearcast.journal.jetstream.nats_connection import Unanswered
 from nearcast.journal.memory import MemoryJournal, MemoryNotes
 from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
+from tests.simulation.retention_checks import ReadPosition, taken_too_early
 from tests.simulation.simulated_loop import SimulatedLoop, _Wait
 
 
@@ -47,6 +48,10 @@ class DisturbedJournal(MemoryJournal):
         self.failures = 0
         self.gone: dict[str, list[dict[str, Any]]] = {log: [] for log in LOGS}
         self.history: dict[str, list[dict[str, Any]]] = {log: [] for log in LOGS}
+        self.readers: Callable[[], Iterable[ReadPosition]] = tuple
+        """Says where those who read are just now."""
+        self.too_early: list[str] = []
+        """What went though somebody needed it."""
         self._waiters: list[_Wait] = []
         self._unsynced = [self._written()]
 
@@ -101,7 +106,9 @@ class DisturbedJournal(MemoryJournal):
 
     def trim_through(self, log: str, through: int) -> int:
         with self._call(f"let rows of {log} go", writes=True):
+            before = self.trimmed(log)
             found = super().trim_through(log, through)
+            self.too_early += taken_too_early(self, log, before, found, self.readers())
             # What was let go of does not come back, and so what it was let go for has to be there.
             self._unsynced = [self._written()]
         return found

@@ -26,13 +26,16 @@ SETTLED_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run: `faults` are what must not be; `seconds` passed in it. Equal runs have equal stories."""
+    """What came of a run: `faults` are what must not be; `seconds` passed in it; `gone` is how many events went.
+    Equal runs have equal stories.
+    """
 
     seed: int
     seconds: float
     steps: int
     deliveries: int
     derived: int
+    gone: int
     faults: list[str]
     story: list[str] = field(repr=False)
 
@@ -68,6 +71,7 @@ def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
             system.loop.steps,
             sum(len(one.deliveries) for one in system.received),
             len(rows(system.journal, "derived")),
+            system.journal.trimmed("events"),
             found,
             system.story,
         )

@@ -40,6 +40,7 @@ from nearcast.server.config import ServerConfig
 from nearcast.server.service import AccessServer
 from nearcast.server.sessions import journal_tailer
 from tests.simulation.disturbed_journal import DisturbedJournal
+from tests.simulation.retention_checks import ReadPosition
 from tests.simulation.simulated_loop import (
     SimulatedEvent,
     SimulatedFuture,
@@ -122,11 +123,21 @@ class SimulatedSystem:
     def __post_init__(self) -> None:
         self.network = SimulatedNetwork(self.loop)
         self.journal = DisturbedJournal(self.loop)
+        self.journal.readers = self._readers
         self.chance = random.Random(f"system {self.loop.chance.random()}")
 
     def note(self, what: str) -> None:
         """Writes something into the story of this run."""
         self.story.append(f"{self.loop.time():10.3f} {what}")
+
+    def _readers(self) -> Iterator[ReadPosition]:
+        """Where the servers are that run, in the logs that they read."""
+        for host, service in self.services.items():
+            manager, follower = service.session_manager, service.domain.follower
+            # Of what is not read as decided the events are needed, too.
+            yield from (ReadPosition(host, log, manager.deliveries_through) for log in ("events", "deliveries"))
+            if follower.on:
+                yield ReadPosition(host, "outcomes", follower.outcomes)
 
     @property
     def urls(self) -> list[str]:

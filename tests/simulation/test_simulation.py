@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from nearcast.pipeline import journal_retention
 from tests.simulation.scenario import run
 from tests.simulation.simulated_loop import BEGAN
 from tests.simulation.simulated_system import simulated
@@ -44,6 +46,22 @@ def test_threads_of_others_are_no_part_of_it(tmp_path: Path) -> None:
         assert BEGAN + 1_000.0 < system.loop.run_until_complete(system.loop.run_in_executor(None, wait))
     assert not other.is_alive()
     assert began < moments[0] and BEGAN + 2_000.0 < moments[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "said"),
+    [
+        ("reader_marks", lambda journal: [], "the mark of server server-1 needs those behind"),
+        ("_outcomes_before", lambda pairs, deliveries: pairs[-1][1], "of deliveries that are there from"),
+    ],
+)
+def test_what_goes_though_it_is_needed_is_found(
+    monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., object], said: str
+) -> None:
+    """Where retention does not look at the marks of readers, and where it lets outcomes go before their deliveries."""
+    assert [] == run(1, 60.0).faults
+    monkeypatch.setattr(journal_retention, name, wrong)
+    assert any(said in one for one in run(1, 60.0).faults)
 
 
 @pytest.mark.long
