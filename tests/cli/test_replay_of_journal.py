@@ -20,7 +20,7 @@ from nearcast.cli.replay_comparison import shown
 from nearcast.cli.system import define
 from nearcast.errors import Mark
 from nearcast.explain.decision_differences import DecisionDifferences
-from nearcast.journal.block_table import BLOCK_ROWS
+from nearcast.journal.encoded_rows import BLOCK_ROWS
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.language.cloudevents import read_event
 from nearcast.language.control_events import changes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from nearcast.journal.block_table import decoded_rows, encoded_rows
+from nearcast.journal.encoded_rows import decoded_rows, encoded_rows
 from nearcast.model.columns import OUTCOMES
 
 

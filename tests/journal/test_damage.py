@@ -13,8 +13,8 @@ import pytest
 
 from nearcast.errors import JournalError
 from nearcast.journal import block_checksums
-from nearcast.journal import block_table as module
 from nearcast.journal.sqlite import SqliteJournal
+from nearcast.journal.tables import block_table as module
 from nearcast.model.columns import DEAD_LETTERS, LOGS
 from nearcast.model.event import Event
 from tests.journal.rows import deliveries, events

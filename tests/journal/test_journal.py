@@ -315,7 +315,7 @@ def test_a_probe_leaves_nothing(journal: Journal) -> None:
 def test_the_rows_of_one_position_come_in_pieces(journal: Journal) -> None:
     """Of one event there may be any number of others: they are read as they were written, block by block."""
     rows = to_table([Event(str(part), "t", "s", position=1, part=part) for part in range(1, 301)])
-    with patch("nearcast.journal.block_table.BLOCK_ROWS", 100):
+    with patch("nearcast.journal.encoded_rows.BLOCK_ROWS", 100):
         journal.commit_range("derived", rows, 1)
     pieces = [piece.column("part").to_pylist() for piece in journal.blocks("derived", 0, 1)]
     assert list(range(1, 301)) == [part for piece in pieces for part in piece]

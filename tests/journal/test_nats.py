@@ -121,7 +121,7 @@ def test_events_larger_than_a_message_are_kept_whole(nats: NatsJournal, url: str
 
 def test_rows_that_need_several_blocks_are_one_call(nats: NatsJournal, url: str) -> None:
     """Rows and end change together, wherever blocks are cut, also inside a position."""
-    with patch("nearcast.journal.block_table.BLOCK_ROWS", 3):
+    with patch("nearcast.journal.encoded_rows.BLOCK_ROWS", 3):
         rows = deliveries([1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 5])
         nats.commit_range("deliveries", rows, 6)
         nats.commit_range("deliveries", deliveries([7, 9]), 9)
@@ -204,7 +204,7 @@ def test_what_is_kept_with_events_that_never_came_does_not_count(nats: NatsJourn
 
 def test_changes_of_what_is_kept_are_put_together(nats: NatsJournal, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     """Nothing of it is lost, and few messages stay."""
-    monkeypatch.setattr("nearcast.journal.kept_table.KEPT_SLACK", 10)
+    monkeypatch.setattr("nearcast.journal.tables.kept_table.KEPT_SLACK", 10)
     kept: dict[str, Event] = {}
     for number in range(60):
         event = Event(str(number), "t", "s", str(number % 7), payload=b"{}")

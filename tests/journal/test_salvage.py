@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from nearcast.errors import JournalError
-from nearcast.journal import block_table as module
 from nearcast.journal import whole_blocks as salvaging
 from nearcast.journal.sqlite import SqliteJournal
+from nearcast.journal.tables import block_table as module
 from nearcast.journal.whole_blocks import DENSE, LostPositions, SalvageReport, salvage
 from nearcast.model.columns import LOGS, OUTCOMES
 from nearcast.model.event import Event

@@ -17,9 +17,11 @@ import pyarrow as pa
 import pytest
 
 from nearcast.errors import JournalError
-from nearcast.journal import block_table as module
+from nearcast.journal import encoded_rows
 from nearcast.journal import sqlite as sqlite_module
-from nearcast.journal.sqlite import SqliteJournal, connected
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.journal.tables import block_table as module
+from nearcast.journal.tables.connections import connected
 from nearcast.model.columns import EVENTS, LOGS, entered_events, to_table
 from nearcast.model.event import Event
 from nearcast.runtime.wakeups import WakeUps
@@ -98,8 +100,8 @@ def test_small_blocks_are_merged(sqlite: SqliteJournal, file: Path) -> None:
 
 def test_large_tables_are_cut_into_blocks(sqlite: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table beyond the limits of a block is read as it was written, also where a cut falls inside a position."""
-    monkeypatch.setattr(module, "BLOCK_ROWS", 3)
-    monkeypatch.setattr(module, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(encoded_rows, "BLOCK_ROWS", 3)
+    monkeypatch.setattr(encoded_rows, "BLOCK_BYTES", 100)
     rows = deliveries([1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 5])
     sqlite.commit_range("deliveries", rows, 6)
     assert rows == sqlite.read("deliveries", 0, 6)
@@ -179,7 +181,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 def test_a_held_file_is_reported(sqlite: SqliteJournal, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When another process keeps the write lock, a writer gives up after a while and says so; readers go on."""
-    monkeypatch.setattr("nearcast.journal.sqlite.LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("nearcast.journal.tables.connections.LOCK_SECONDS", 0.05)
     with closing(SqliteJournal(file)) as other, closing(sqlite3.connect(file, isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         assert 0 == other.end("events")
@@ -220,7 +222,7 @@ def test_a_damaged_block_is_told_as_a_fault_of_the_journal(sqlite: SqliteJournal
 
 def test_changes_of_what_is_kept_are_put_together(sqlite: SqliteJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of it is lost, and few rows stay."""
-    monkeypatch.setattr("nearcast.journal.kept_table.KEPT_SLACK", 10)
+    monkeypatch.setattr("nearcast.journal.tables.kept_table.KEPT_SLACK", 10)
     kept: dict[str, Event] = {}
     for number in range(100):
         event = Event(str(number), "t", "s", str(number % 7), payload=b"{}")

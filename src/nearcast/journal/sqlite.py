@@ -21,64 +21,27 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from os import PathLike, fspath
-from pathlib import Path
 
 import pyarrow as pa
 
 from nearcast.errors import JournalError
-from nearcast.journal.block_checksums import (
-    UNCHECKED,
-    is_position,
-    malformed,
-)
-from nearcast.journal.block_table import (
-    BLOCKS,
-    oldest_blocks,
-    read_blocks,
-    remove_oldest,
-    write_blocks,
-)
+from nearcast.journal.block_checksums import is_position, malformed
 from nearcast.journal.held_back import Kept, refuse_beside, restored
-from nearcast.journal.kept_table import keep, kept_changes
-from nearcast.journal.key_table import KEYS, check_key, forget_blocks, register_keys
-from nearcast.journal.log_ends import log_end, newest_block, put_end
-from nearcast.journal.note_table import TableNotes
 from nearcast.journal.rows import ascending, checked, joined, numbered, schema_of, within
 from nearcast.journal.seam import READ_BYTES, WAIT, Journal
+from nearcast.journal.tables.block_table import oldest_blocks, read_blocks, remove_oldest, write_blocks
+from nearcast.journal.tables.connections import connected, reading_connection
+from nearcast.journal.tables.file_format import NODES, prepare_file, refuse_to_change
+from nearcast.journal.tables.kept_table import keep, kept_changes
+from nearcast.journal.tables.key_table import check_key, forget_blocks, register_keys
+from nearcast.journal.tables.log_ends import log_end, newest_block, put_end
+from nearcast.journal.tables.note_table import TableNotes
 from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
 from nearcast.runtime.descriptors import exhausted
 from nearcast.runtime.file_lock import file_identity
 from nearcast.runtime.machine_boot import boot_name
 from nearcast.runtime.wakeups import Sleeper, WakeUps
-
-FORMAT = 5
-"""The version of the tables and blocks below, kept in the file; a file of a newer format is not touched."""
-
-BEFORE = (2, 3)
-"""The formats before: their blocks have no checksums, their events no entry node or no name beside subject and source.
-Such a file is taken over, and its blocks are read as they are."""
-
-ALIKE = 4
-"""The format before, whose blocks have checksums that are made in another way; it is read as it is."""
-
-APPLICATION = 0x6E656172
-"""Marks an SQLite file as a journal of nearcast ("near" in ASCII)."""
-
-TABLES = f"""
-CREATE TABLE ends (
-    log TEXT PRIMARY KEY, position INTEGER NOT NULL, newest INTEGER, checksum BLOB) WITHOUT ROWID;
-{BLOCKS};
-{KEYS};
-"""
-
-NODES = "CREATE TABLE IF NOT EXISTS nodes (name TEXT PRIMARY KEY, alone INTEGER NOT NULL) WITHOUT ROWID"
-"""The entry nodes, and which is to be the only one; made when the first one joins."""
-
-LOCK_SECONDS = 30.0
-CACHE_KIB = 4_096
-"""Of SQLite's pages, for each connection. More is not faster with a million keys, for the system keeps the file's pages
-too; and it would fill, in every connection, with blocks that are read once."""
 
 PROBE_BYTES = 64 * 1024
 
@@ -130,7 +93,7 @@ class SqliteJournal(Journal):
         if read_only and not os.path.isfile(self.path):
             raise JournalError(f"journal {self.path}: expected a journal, got no file; give another path")
         with self._reading() as connection:
-            _refuse_to_change(connection, self.path) if read_only else _prepare(connection, self.path)
+            refuse_to_change(connection, self.path) if read_only else prepare_file(connection, self.path)
         self._file = file_identity(self.path)
 
     def __reduce__(self) -> tuple[type[SqliteJournal], tuple[str, bool]]:
@@ -446,119 +409,6 @@ class SqliteJournal(Journal):
 
     def _connect(self) -> sqlite3.Connection:
         return reading_connection(self.path) if self.read_only else connected(self.path)
-
-
-def connected(path: str) -> sqlite3.Connection:
-    """A connection to a journal's file, to read and write it."""
-    connection = _connected(path)
-    connection.execute("PRAGMA synchronous = NORMAL")
-    return connection
-
-
-def reading_connection(path: str) -> sqlite3.Connection:
-    """A connection to a journal's file that changes nothing of it."""
-    return _connected(f"{Path(path).absolute().as_uri()}?{_reading_mode(path)}", uri=True)
-
-
-def _connected(name: str, uri: bool = False) -> sqlite3.Connection:
-    # Transactions are begun by hand; and a connection goes from thread to thread, but is with one at a time.
-    connection = sqlite3.connect(name, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=uri)
-    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    return connection
-
-
-def _reading_mode(path: str) -> str:
-    """How SQLite is to open a file that is only read."""
-    # Beside a file in WAL mode it wants to make another, to agree with who writes. Where nobody can write there it may
-    # do without, unless the newest commits are still beside the file.
-    log, folder = Path(f"{path}-wal"), Path(path).absolute().parent
-    writable = os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-    return "mode=ro" if writable or (log.exists() and log.stat().st_size) else "immutable=1"
-
-
-def _refuse_to_change(connection: sqlite3.Connection, path: str) -> None:
-    """Raises `JournalError` for a file that is no journal of this format: it is read as it is, or not at all."""
-    application, version, tables = _marks(connection)
-    if application == APPLICATION and version in BEFORE:
-        raise JournalError(
-            f"journal {path}: expected format {FORMAT}, got {version}, which a version before wrote;"
-            " start the system once with this one, or `nearcast explain` on a copy of the file: either takes it over"
-        )
-    if application == APPLICATION and version == ALIKE:
-        return
-    if not tables or not _is_journal(connection, path):
-        raise JournalError(f"journal {path}: expected a journal, got an empty file; give another path")
-
-
-def _prepare(connection: sqlite3.Connection, path: str) -> None:
-    """Makes the tables in a new file; refuses a file of another program or of a newer format before touching it."""
-    if _is_journal(connection, path):
-        return
-    # Before the transaction: within one SQLite leaves these modes as they are; the first only before the second.
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        # Looked at again now that nobody else writes: another process may have made the tables meanwhile.
-        if not _is_journal(connection, path):
-            for statement in TABLES.split(";"):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {FORMAT}")
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-
-
-def _is_journal(connection: sqlite3.Connection, path: str) -> bool:
-    """True for a journal of this format, False for an empty file; `JournalError` for anything else."""
-    application, version, tables = _marks(connection)
-    if application == APPLICATION and version in (*BEFORE, ALIKE, FORMAT):
-        return version == FORMAT or _taken_over(connection)
-    if application == APPLICATION:
-        raise JournalError(
-            f"journal {path}: expected format {FORMAT}, got {version}; use the version of nearcast that wrote it"
-        )
-    if tables or application or version:
-        raise JournalError(f"journal {path}: expected a journal, got another program's database; give another path")
-    return False
-
-
-def _marks(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    """What tells a file's kind: the numbers of its application and format, and how many tables it has."""
-    queries = ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
-    [application], [version], [tables] = (connection.execute(query).fetchone() for query in queries)
-    return application, version, tables
-
-
-def _taken_over(connection: sqlite3.Connection) -> bool:
-    """Makes a journal of a format before one of this: new blocks get checksums of this, those that are there none."""
-    own = not connection.in_transaction
-    if own:
-        connection.execute("BEGIN IMMEDIATE")
-    try:
-        # Another process may have done it meanwhile.
-        [version] = connection.execute("PRAGMA user_version").fetchone()
-        if version in BEFORE:
-            for table, column in (
-                ("blocks", "previous"),
-                ("blocks", "checksum"),
-                ("ends", "newest"),
-                ("ends", "checksum"),
-            ):
-                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
-            [last] = connection.execute("SELECT coalesce(max(number), 0) FROM blocks").fetchone()
-            connection.execute("INSERT OR REPLACE INTO ends (log, position) VALUES (?, ?)", (UNCHECKED, last))
-        # By the number a version that would lose the entry nodes, as it merges blocks, leaves the file alone, and so
-        # does one to which all new blocks were damaged.
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
-        if own:
-            connection.execute("COMMIT")
-    finally:
-        if own and connection.in_transaction:
-            connection.execute("ROLLBACK")
-    return True
 
 
 def _write(connection: sqlite3.Connection, log: str, rows: pa.Table, end: int) -> None:

@@ -17,13 +17,15 @@ import pyarrow as pa
 
 from nearcast.errors import JournalError
 from nearcast.journal.block_checksums import COLUMNS, StoredBlock, checked_block, is_position
-from nearcast.journal.block_table import decoded_block, put_rows, put_stored
 from nearcast.journal.held_back import restored
-from nearcast.journal.kept_table import keep, whole_changes
-from nearcast.journal.log_ends import LogEnd, log_end, put_end, unchecked_blocks
-from nearcast.journal.note_table import all_notes, put_note
 from nearcast.journal.rows import keys_of, positions_of
-from nearcast.journal.sqlite import NODES, SqliteJournal, connected, reading_connection
+from nearcast.journal.sqlite import SqliteJournal
+from nearcast.journal.tables.block_table import decoded_block, put_rows, put_stored
+from nearcast.journal.tables.connections import connected, reading_connection
+from nearcast.journal.tables.file_format import NODES
+from nearcast.journal.tables.kept_table import keep, whole_changes
+from nearcast.journal.tables.log_ends import LogEnd, log_end, put_end, unchecked_blocks
+from nearcast.journal.tables.note_table import all_notes, put_note
 from nearcast.model.columns import LOGS
 
 DENSE = ("events", "outcomes", "dead letters")

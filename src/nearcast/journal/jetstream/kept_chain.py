@@ -10,10 +10,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nearcast.journal import kept_table
 from nearcast.journal.held_back import Kept, merged, restored, stored
 from nearcast.journal.jetstream.chained_blocks import BYTES, ChainedBlock
 from nearcast.journal.jetstream.log_chain import BlockContent, ChainTail, LogChain
+from nearcast.journal.tables import kept_table
 from nearcast.model.event import Event
 
 ALONE = bytes(BYTES)

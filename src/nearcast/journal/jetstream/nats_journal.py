@@ -22,7 +22,7 @@ import orjson
 import pyarrow as pa
 
 from nearcast.errors import JournalError
-from nearcast.journal.block_table import cut_rows, decoded_rows, encoded_rows
+from nearcast.journal.encoded_rows import cut_rows, decoded_rows, encoded_rows
 from nearcast.journal.held_back import Kept, refuse_beside
 from nearcast.journal.jetstream.chained_blocks import BYTES, ChainedBlock, DamagedChain, opened
 from nearcast.journal.jetstream.event_ids import EventIds, Key, fresh_rows

@@ -8,9 +8,10 @@ from itertools import count
 import pyarrow as pa
 
 from nearcast.journal.block_checksums import COLUMNS, checked_block, is_position, malformed
-from nearcast.journal.block_table import decoded_rows, read_blocks
-from nearcast.journal.log_ends import unchecked_blocks
+from nearcast.journal.encoded_rows import decoded_rows
 from nearcast.journal.rows import keys_of, positions_of, schema_of, within
+from nearcast.journal.tables.block_table import read_blocks
+from nearcast.journal.tables.log_ends import unchecked_blocks
 
 KEYS = "CREATE TABLE keys (id TEXT, source TEXT, position INTEGER NOT NULL, PRIMARY KEY (id, source)) WITHOUT ROWID"
 

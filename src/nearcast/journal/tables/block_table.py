@@ -8,7 +8,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Final
 
 import pyarrow as pa
 
@@ -21,8 +20,9 @@ from nearcast.journal.block_checksums import (
     is_position,
     malformed,
 )
-from nearcast.journal.log_ends import log_end, newest_block, unchecked_blocks
+from nearcast.journal.encoded_rows import BLOCK_BYTES, cut_rows, decoded_rows, encoded_rows
 from nearcast.journal.rows import joined, positions_of, schema_of
+from nearcast.journal.tables.log_ends import log_end, newest_block, unchecked_blocks
 
 BLOCKS = """
 CREATE TABLE blocks (
@@ -33,10 +33,6 @@ CREATE INDEX blocks_of_log ON blocks (log, last)"""
 MERGE = 16
 """So many neighbouring blocks of one tier become one of the next: a row is rewritten at most `TIERS` times."""
 TIERS = 2
-BLOCK_ROWS, BLOCK_BYTES = 10_000, 64 << 20
-
-CODEC: Final = "zstd"
-"""4 ms and a tenth of the size for 10,000 events; lz4 takes 3 ms and leaves a quarter, so the disk takes longer."""
 
 
 def write_blocks(connection: sqlite3.Connection, log: str, rows: pa.Table) -> None:
@@ -91,16 +87,6 @@ LAST = (1 << 63) - 1
 """The greatest number that SQLite keeps."""
 
 
-def cut_rows(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows in pieces small enough for a block, none empty."""
-    # A single row that is larger than a block has to be one.
-    if len(rows) > 1 and (len(rows) > BLOCK_ROWS or rows.nbytes > BLOCK_BYTES):
-        yield from cut_rows(rows.slice(0, len(rows) // 2))
-        yield from cut_rows(rows.slice(len(rows) // 2))
-    elif len(rows):
-        yield rows
-
-
 TRIMMED_ROWS = 10_000
 """Positions that are let go of at once, about: who writes waits meanwhile, some 50 ms for events with their ids."""
 
@@ -149,14 +135,6 @@ def put_rows(connection: sqlite3.Connection, log: str, rows: pa.Table, tier: int
     return _insert(connection, log, block)
 
 
-def encoded_rows(rows: pa.Table) -> tuple[int, bytes]:
-    """Rows as the content of a block, and how many bytes that is when it is not compressed; not of no rows."""
-    # A batch without its schema, which is known by the log: in a block of few rows that would be the larger part.
-    [batch] = rows.combine_chunks().to_batches()
-    raw = batch.serialize()
-    return raw.size, pa.compress(raw, CODEC, asbytes=True)
-
-
 def put_stored(connection: sqlite3.Connection, log: str, block: StoredBlock, previous: int) -> int:
     """Puts a block of another journal, as it is, behind the one of a number; its own number."""
     moved = block._replace(previous=previous)
@@ -191,27 +169,3 @@ def _merge(connection: sqlite3.Connection, log: str, tier: int) -> None:
 def decoded_block(log: str, block: StoredBlock) -> pa.Table:
     """The rows of a block. Raises `sqlite3.DatabaseError` where they are none of its log."""
     return decoded_rows(schema_of(log), block.size, block.rows)
-
-
-def decoded_rows(schema: pa.Schema, size: int, block: bytes) -> pa.Table:
-    """The rows of a block's content. Raises `sqlite3.DatabaseError` where they are none of the schema."""
-    try:
-        raw = pa.decompress(block, size, CODEC)
-        return pa.Table.from_batches([_batch(raw, schema)])
-    except (pa.ArrowException, OSError) as error:
-        raise malformed(f"block: {error}") from error
-
-
-def _batch(raw: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
-    try:
-        return pa.ipc.read_record_batch(raw, schema)
-    except pa.ArrowInvalid:
-        # Of a format before, which lacks the last columns; Arrow finds that it ran out of them.
-        if schema.field(-1).name not in ADDED:
-            raise
-        batch = _batch(raw, schema.remove(len(schema) - 1))
-        return batch.append_column(schema.field(-1), pa.nulls(len(batch), schema.types[-1]))
-
-
-ADDED = ("node", "about", "early")
-"""The columns that formats before lack, the last ones of their logs."""

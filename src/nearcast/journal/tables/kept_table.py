@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nearcast.journal.block_checksums import BYTES, checksum_of, malformed
 from nearcast.journal.held_back import Kept, merged, stored
-from nearcast.journal.log_ends import log_end, put_end
+from nearcast.journal.tables.log_ends import log_end, put_end
 
 KEPT = """CREATE TABLE IF NOT EXISTS kept_at_nodes (
     number INTEGER PRIMARY KEY, node TEXT NOT NULL, total INTEGER NOT NULL, changes BLOB NOT NULL)"""
