@@ -27,8 +27,7 @@ from nearcast.server.config import ServerLimits
 from nearcast.server.connection_limits import OpenConnections
 from nearcast.server.ingest import definition_pacing
 from nearcast.server.ingest.definition_pacing import DefinitionPacing, work_of
-from nearcast.server.sessions import client_updates
-from nearcast.server.sessions import manager as managers
+from nearcast.server.sessions import cancellation, client_updates
 from nearcast.server.sessions.session import Session
 from tests.server.conftest import Running, received, run, running, unit, until
 from tests.server.test_deliver import SETTINGS, raw, socket_of, stored, waiting
@@ -357,7 +356,7 @@ def test_what_waits_for_what_is_removed_ends_in_parts(removed: str) -> None:
             await server.publish(*(unit(str(number)) for number in range(20)))
             await until(lambda: len(waiting(server).waiting) == 20)
             manager, parts, turns = server.service.session_manager, list[int](), list[int]()
-            record, session = manager.record_outcomes, manager.session("a")
+            record, session, ending = manager.record_outcomes, manager.session("a"), manager.cancellation
             turn = 0
 
             def recorded(session: Session, settled: list[SettledDelivery]) -> Any:
@@ -372,7 +371,7 @@ def test_what_waits_for_what_is_removed_ends_in_parts(removed: str) -> None:
                     await asyncio.sleep(0)
 
             task = asyncio.create_task(others())
-            with patch.object(manager, "record_outcomes", recorded), patch.object(managers, "EXPIRED_TOGETHER", 7):
+            with patch.object(ending, "record_outcomes", recorded), patch.object(cancellation, "EXPIRED_TOGETHER", 7):
                 (await server.http.delete(f"/{removed}")).raise_for_status()
                 await until(lambda: 20 == sum(parts))
             task.cancel()

@@ -314,7 +314,7 @@ class AccessServer:
             redefined = []
             for control in controls:
                 redefined.append(self._survived(self._apply, control) is not False)
-                await self.session_manager.end_removed()
+                await self.session_manager.cancellation.end_removed()
             for start in range(0, len(news.decided), AT_ONCE):
                 self._deliver(news.decided[start : start + AT_ONCE])
                 await asyncio.sleep(0)

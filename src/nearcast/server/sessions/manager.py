@@ -6,9 +6,8 @@ import asyncio
 import heapq
 import logging
 import uuid
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 
 from nearcast.delivery.pacing import Pacing
 from nearcast.delivery.queue import DeliveryQueue, PriorityOf, QueuedDelivery, SettledDelivery
@@ -26,51 +25,20 @@ from nearcast.model.subscription import ClientProfile, Subscription
 from nearcast.server import clock
 from nearcast.server.ingest.group_commit import GroupCommit
 from nearcast.server.metrics import ServerMetrics
+from nearcast.server.sessions.cancellation import REORDER_COST, DeliveryCancellation, expires_at
 from nearcast.server.sessions.journal_tailer import DecidedDelivery
 from nearcast.server.sessions.outcomes import DeliveryOutcome, delivered
 from nearcast.server.sessions.payloads import SendableEvent
 from nearcast.server.sessions.session import EXPIRED_TOGETHER, TAKEN_OVER, Connection, Session
+from nearcast.server.sessions.subscription_membership import SubscriptionMembership
 from nearcast.server.sessions.validity_timers import ValidityTimers
 from nearcast.state.registry import UNKNOWN_MOMENT, Registry
-
-
-class SubscriptionMembership:
-    """By subscription and client the position of the event from which on the client has been in it without a break."""
-
-    def __init__(self) -> None:
-        self._since: dict[str, dict[str, int]] = {}
-        self._changed: dict[str, int] = {}
-
-    def changed(self, client: str) -> int:
-        """The position of the last change of a subscription that has the client; 0: there was none."""
-        return self._changed.get(client, 0)
-
-    def note_change(self, change: Change, position: int) -> None:
-        """Takes note of a change of subscriptions; of other changes nothing."""
-        match change:
-            case SubscriptionChange(subscription):
-                # A subscription that is replaced goes on for those who stay in it.
-                before = self._since.get(subscription.id, {})
-                self._changed.update(dict.fromkeys(subscription.clients, position))
-                self._since[subscription.id] = {client: before.get(client, position) for client in subscription.clients}
-            case SubscriptionRemoval(subscription):
-                self._since.pop(subscription, None)
-
-    def holds(self, subscription: str, client: str, position: int) -> bool:
-        """Whether the client is in the subscription that selected an event at this position."""
-        since = self._since.get(subscription, {}).get(client)
-        return since is not None and since < position
-
 
 log = logging.getLogger(__name__)
 
 
 REORDERS = 100_000
 """Deliveries of one client that are put in a new order per second."""
-REORDER_COST = 100
-"""What it costs to order a queue, in deliveries: an empty one too is looked at."""
-LOOKED_AT_TOGETHER = 50_000
-"""Waiting deliveries among which those for a removed subscription are looked for before others have their turn."""
 
 
 class SessionManager:
@@ -87,6 +55,9 @@ class SessionManager:
         self.registry = Registry()
         self.membership = SubscriptionMembership()
         self.sessions: dict[str, Session] = {}
+        self.cancellation = DeliveryCancellation(
+            self.registry, self.membership, self.sessions, self.record_outcomes, metrics
+        )
         self.past: Counter[str] = Counter()
         """What sessions that are no more had queued and settled; together with the others it balances."""
         self.instance = uuid.uuid4().hex[:12]
@@ -108,15 +79,15 @@ class SessionManager:
         self.read_on = asyncio.Event()
         """Set whenever more of the journal is read."""
         self._closing: set[asyncio.Task[None]] = set()
-        self._removed: deque[tuple[Session, str | None]] = deque()
         self.early = False
         """Whether events may be decided before the log of deliveries has them."""
 
     # What the journal brings
 
     def apply(self, change: Change) -> None:
-        """Folds a change into the registry and lets it take effect on what waits; after a removal `end_removed` ends
-        what it concerns, before anything else is queued. What is refused as there is too much is not there."""
+        """Folds a change into the registry and lets it take effect on what waits; what a removal concerns is ended by
+        `cancellation.end_removed`, before anything else is queued. What is refused as there is too much is not there.
+        """
         if self.registry.refusal(change) is not None:
             return
         # Both before the change: afterwards nobody knows how it was.
@@ -130,9 +101,9 @@ class SessionManager:
                 self._reorder(outlooks)
             case ClientRemoval(client):
                 self.validity_timers.forget(client)
-                self._forget(client)
+                self.cancellation.note_client(client)
             case SubscriptionChange() | SubscriptionRemoval():
-                self._unsubscribed(removed)
+                self.cancellation.note_subscription(removed)
             case SettingsChange():
                 self.validity_timers.restart(self.registry)
                 self._reorder(outlooks)
@@ -169,12 +140,6 @@ class SessionManager:
         for session in [one for one in self.sessions.values() if one.disordered]:
             self._order(session, now)
 
-    def _forget(self, client: str) -> None:
-        session = self.sessions.get(client)
-        if session:
-            session.client = ClientProfile(client)
-            self._removed.append((session, None))
-
     def _subscription_before(self, change: Change) -> Subscription | None:
         match change:
             case SubscriptionChange(subscription):
@@ -182,48 +147,6 @@ class SessionManager:
             case SubscriptionRemoval(subscription):
                 return self.registry.subscriptions.get(subscription)
         return None
-
-    def _unsubscribed(self, before: Subscription | None) -> None:
-        """What waits for clients that the subscription has no more ends."""
-        if before is None:
-            return
-        after = self.registry.subscriptions.get(before.id)
-        for client in set(before.clients) - set(after.clients if after else ()):
-            session = self.sessions.get(client)
-            if session:
-                self._removed.append((session, before.id))
-
-    async def end_removed(self) -> None:
-        """Ends what waits for what was removed; in parts, between which others have a turn."""
-        looked_at = 0
-        while self._removed:
-            session, subscription = self._removed.popleft()
-            looked_at += REORDER_COST + len(session.waiting.waiting)
-            try:
-                if subscription is None:
-                    await self._end_all(session)
-                else:
-                    await self._end_subscribed(session, subscription)
-            except Exception:
-                self.metrics.errors.labels("removal").inc()
-                log.exception("not ended client=%s", session.client.id)
-            if looked_at > LOOKED_AT_TOGETHER:
-                looked_at = 0
-                await asyncio.sleep(0)
-
-    async def _end_all(self, session: Session) -> None:
-        """Ends all that is for a client; what it is sent meanwhile, too. What another server keeps is left to that."""
-        while not session.waiting.followed and (ended := session.waiting.clear(clock.steady(), EXPIRED_TOGETHER)):
-            self.record_outcomes(session, ended)
-            await asyncio.sleep(0)
-        session.tell({"notice": {"removed": session.client.id}})
-
-    async def _end_subscribed(self, session: Session, subscription: str) -> None:
-        """Ends what waits for a subscription of a client."""
-        waiting = session.waiting.waiting_for(subscription)
-        for first in range(0, len(waiting), EXPIRED_TOGETHER):
-            self._end(session, subscription, waiting[first : first + EXPIRED_TOGETHER], clock.steady())
-            await asyncio.sleep(0)
 
     def deliver(self, decided: Iterable[DecidedDelivery], early: bool = False) -> None:
         """Queues deliveries, those to clients that nobody knows any more end at once. `early`: that were decided before
@@ -270,7 +193,7 @@ class SessionManager:
             accepted,
             event.moment or accepted,
             now,
-            None if subscription is None or subscription.time_to_live is None else _expires(subscription, accepted),
+            None if subscription is None or subscription.time_to_live is None else expires_at(subscription, accepted),
             subscription is not None and subscription.conflate,
             early,
         )
@@ -278,35 +201,10 @@ class SessionManager:
     def _queue(self, session: Session, delivery: QueuedDelivery, priority: int, now: float) -> None:
         ended = session.waiting.insert(delivery, priority, now)
         # Queued first and ended then, so that it has an outcome as every delivery has.
-        if not self._holds(delivery.subscription, session, delivery):
-            self._end(session, delivery.subscription, [delivery.sequence], now)
+        if not self.cancellation.holds(delivery.subscription, session, delivery):
+            self.cancellation.end(session, delivery.subscription, [delivery.sequence], now)
         if ended:
             self.record_outcomes(session, ended)
-
-    def _end(self, session: Session, subscription: str, sequences: Iterable[int], now: float) -> None:
-        """What of these waits for a subscription of the client ends, unless another one selected the event too.
-
-        What another server keeps waits on: that one may lose it before it hears that the subscription is gone.
-        """
-        if session.waiting.followed:
-            return
-        take_over = partial(self._take_over, session, session.priority_of(self.registry.settings))
-        self.record_outcomes(session, session.waiting.unsubscribe(subscription, now, take_over, sequences))
-
-    def _take_over(self, session: Session, priority_of: PriorityOf, delivery: QueuedDelivery) -> int | None:
-        for number, (name, level) in enumerate(delivery.others, 1):
-            if self._holds(name, session, delivery):
-                delivery.subscription, delivery.level, delivery.by_role = name, level, None
-                delivery.others = delivery.others[number:]
-                delivery.expires = _expires(self.registry.subscriptions.get(name), delivery.accepted)
-                # It came out of turn: it neither replaces nor is replaced by what waits there.
-                delivery.conflate = False
-                return priority_of(delivery)
-        return None
-
-    def _holds(self, subscription: str, session: Session, delivery: QueuedDelivery) -> bool:
-        """Whether the client has been in the subscription since before the event."""
-        return self.membership.holds(subscription, session.client.id, position_of(delivery.sequence))
 
     def read_through(self, events: int, deliveries: int) -> None:
         """The journal is read through these positions: wakes who waits for it."""
@@ -361,10 +259,10 @@ class SessionManager:
         # It may be that nobody has ended what was removed while another server kept it.
         gone = defaultdict[str, list[int]](list)
         for delivery in session.waiting.waiting.values():
-            if not self._holds(delivery.subscription, session, delivery):
+            if not self.cancellation.holds(delivery.subscription, session, delivery):
                 gone[delivery.subscription].append(delivery.sequence)
         for subscription, sequences in gone.items():
-            self._end(session, subscription, sequences, now)
+            self.cancellation.end(session, subscription, sequences, now)
         self.adopted(session.client.id)
 
     def settle_elsewhere(self, client: str, sequence: int, outcome: str) -> None:
@@ -565,13 +463,6 @@ class SessionManager:
         """The position of the first delivery that is outstanding in some session; None if none is."""
         found = min((one for session in self.sessions.values() for one in _outstanding(session)), default=None)
         return None if found is None else position_of(found)
-
-
-def _expires(subscription: Subscription | None, accepted: float) -> float | None:
-    """When an event accepted then has lived its time, by the steady time; None: it lives on."""
-    lives = subscription.time_to_live if subscription else None
-    # Whatever is done to the machine's clock while it waits, it waits so long.
-    return None if lives is None else clock.steady() + lives - clock.age(accepted)
 
 
 def _outstanding(session: Session) -> Iterator[int]:
