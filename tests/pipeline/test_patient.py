@@ -14,8 +14,8 @@ import pytest
 from nearcast.errors import JournalError
 from nearcast.journal.jetstream.nats_connection import Unanswered
 from nearcast.journal.memory import MemoryJournal
-from nearcast.journal.note_table import TableNotes
 from nearcast.journal.sqlite import SqliteJournal
+from nearcast.journal.tables.note_table import TableNotes
 from nearcast.model.columns import DEAD_LETTERS, DELIVERIES
 from nearcast.pipeline import retrying_journal
 from nearcast.pipeline.retrying_journal import RetryingJournal
