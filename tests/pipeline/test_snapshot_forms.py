@@ -71,7 +71,7 @@ KEPT: dict[str, tuple[object, str, str]] = {
         PairRelations(EntityTable()),
         "rules known _members _newest shards admission",
         # Values follow from the windows; who explains an undecided pair goes through all from the beginning.
-        "_index _spatial _boxes limits excess looks _asked _values undecided",
+        "_index _spatial _geometries _boxes limits excess looks _asked _values undecided",
     ),
     "EntityWindows": (
         EntityWindows(EntityTable()),

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nearcast.geo import shapes, told_geometry
 from nearcast.model.changes import RelationRemoval
 from nearcast.model.limits import Limits
 from nearcast.relations.geometries import pair_comparisons
@@ -195,3 +196,21 @@ def test_undecided_pairs_that_are_known_are_bounded(monkeypatch: pytest.MonkeyPa
     assert [False, True] == [("r", *pair) in undecided for pair in ("bd", "cd")]
     stage.pairing.end("r")
     assert not undecided
+
+
+def test_what_is_apart_is_read_once_for_each_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many report later, also where nothing but the geometries' distance is asked for."""
+    read = Counter[str]()
+
+    def counted(text: str, allowed: int) -> shapes.Geometry | None:
+        read[text] += 1
+        return told(text, allowed)
+
+    told = shapes.told
+    monkeypatch.setattr(shapes, "told", counted)
+    monkeypatch.setattr(told_geometry, "told", counted)
+    cars = [outlined(f"car{n}", 10 * n, 2, 20 + n, n, "main") for n in range(12)]
+    near = defined(a="type = 'car'", b="type = 'car'", when=FORMS[1])
+    assert [] == events_told(RelationStage(), [near, *cars], range(13))
+    # As a report, and as what is known of its entity.
+    assert 12 == len(read) and max(read.values()) <= 2

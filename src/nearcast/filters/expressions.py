@@ -205,7 +205,9 @@ def told_geometries(values: Iterable[Any], work: GeometryWork) -> Iterator[Geome
     for value in values:
         if work.beyond:
             return
-        found = told(value, work.limits.geometry_work) if isinstance(value, str) else value
+        found = value
+        if isinstance(value, str):
+            found = work.told(value) if work.told else told(value, work.limits.geometry_work)
         if isinstance(found, Geometry):
             if isinstance(value, str):
                 work.read(value, found.corners, found.cost)

@@ -42,14 +42,14 @@ from nearcast.geo.geometry_work import (
 )
 from nearcast.model.event import Place
 from nearcast.model.expression import Box, Shape
-from nearcast.model.geometry_budget import GeometryWork
+from nearcast.model.geometry_budget import READ_TOGETHER, GeometryWork
 from nearcast.model.limits import Limits
 
 KEPT = 512
 """Geometries kept parsed: filters name few, and the events of one batch often share theirs."""
 
-SMALL, MIDDLE = 2 * 1024, 64 * 1024
-"""Characters of a text that counts as small, and of one that is not large."""
+SMALL = 2 * 1024
+"""Characters of a text that counts as small."""
 
 FEW = 100
 """Pairs of corners that are not looked at before they are compared."""
@@ -108,7 +108,12 @@ class Geometry:
     corners: int = 1
     cost: int = CORNER
 
-    @property
+    @cached_property
+    def readable(self) -> bool:
+        """Whether reading it costs no more than is allowed."""
+        return self.shape is not None
+
+    @cached_property
     def single(self) -> bool:
         """Whether it is one point."""
         return bool(shapely.get_type_id(self.shape) == 0)
@@ -175,9 +180,7 @@ def told(text: str, allowed: int = ALLOWED) -> Geometry | None:
     if not text.startswith("{"):
         return None
     # Senders choose how large their geometries are: many small ones are kept, and few large ones.
-    if len(text) <= SMALL:
-        return _small(text, allowed)
-    return _middle(text, allowed) if len(text) <= MIDDLE else _large(text, allowed)
+    return _small(text, allowed) if len(text) < SMALL else _by_length[len(text).bit_length() - 1](text, allowed)
 
 
 def _parsed(text: str, allowed: int) -> Geometry | None:
@@ -186,8 +189,8 @@ def _parsed(text: str, allowed: int) -> Geometry | None:
 
 
 _small = lru_cache(maxsize=KEPT)(_parsed)
-_middle = lru_cache(maxsize=KEPT // 16)(_parsed)
-_large = lru_cache(maxsize=KEPT // 128)(_parsed)
+# Of texts half as long to as long as these so many as are read for one event before they count anew.
+_by_length = [lru_cache(maxsize=max(1, READ_TOGETHER >> bits))(_parsed) for bits in range(64)]
 
 
 def _read(shape: shapely.Geometry, planar: bool | None, allowed: int) -> Geometry:
@@ -283,7 +286,7 @@ def related(function: str, a: Geometry, b: Geometry, work: GeometryWork) -> bool
     """Whether two geometries are so related; None for pairs that cannot be compared, or take too much work."""
     if a.planar is not None and b.planar is not None and a.planar != b.planar:
         return None
-    if a.shape is None or b.shape is None:
+    if not a.readable or not b.readable:
         return None
     if apart(a.bounds, b.bounds):
         return function == "S_DISJOINT"
@@ -324,7 +327,7 @@ def near(a: Geometry, b: Geometry, metres: float, work: GeometryWork) -> bool | 
     """Whether two geometries are within so many metres; None between metres and degrees, or if it takes too much."""
     if a.planar is not None and b.planar is not None and a.planar != b.planar:
         return None
-    if a.shape is None or b.shape is None:
+    if not a.readable or not b.readable:
         return None
     if surely_far(a, b, metres):
         return False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from nearcast.model.limits import Limits
 
@@ -20,6 +22,8 @@ class GeometryWork:
     comparing: bool = True
     """Whether geometries are compared; else it is only noted, in `lacking`, that they would have to be."""
     lacking: bool = False
+    told: Callable[[str], Any] | None = None
+    """Gives the geometry that a text tells, where what is around it is known; else texts are read."""
     _reading: int = 0
 
     @property
@@ -61,6 +65,9 @@ class GeometryWork:
 SPENT = "event_geometry_work"
 """The limit of what the atoms of all filters, or the pairs of all relations, may take for one event."""
 
+READ_TOGETHER = 1 << 20
+"""Characters of texts that are read once for one event: of more, they are read anew, and count anew."""
+
 
 @dataclass(slots=True)
 class EventGeometryWork:
@@ -69,6 +76,7 @@ class EventGeometryWork:
     limits: Limits
     spent: int = 0
     _texts: set[str] = field(default_factory=set)
+    _characters: int = 0
 
     @property
     def beyond(self) -> bool:
@@ -80,5 +88,12 @@ class EventGeometryWork:
         self.spent += work.compared
         for text, units in work.read_texts.items():
             if text not in self._texts:
-                self._texts.add(text)
+                self._keep(text)
                 self.spent += units
+
+    def _keep(self, text: str) -> None:
+        self._characters += len(text)
+        if self._characters > READ_TOGETHER:
+            self._texts.clear()
+            self._characters = len(text)
+        self._texts.add(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,7 @@ from nearcast.relations.candidates import BothBoxes, Members, Unlooked, entities
 from nearcast.relations.geometries.boxes import surely_apart
 from nearcast.relations.geometries.pair_comparisons import PairEvaluation, UndecidedPairs, decide, order_of
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
-from nearcast.relations.predicate import NOTHING
+from nearcast.relations.predicate import NOTHING, Told
 from nearcast.relations.predicate import Truths as PairTruths
 from nearcast.relations.reports import (
     GEOGRAPHIC,
@@ -38,6 +38,9 @@ from nearcast.relations.reports import (
 from nearcast.relations.transitions import BEGINS, FAILS, FALLS_SILENT, LEAVES, UNCHANGED, PairEffects, deadlines
 from nearcast.state.lateness import FOREVER
 from nearcast.state.timeline import Excess
+
+if TYPE_CHECKING:
+    from nearcast.geo.told_geometry import ToldGeometries
 
 FALSE, TRUE, UNKNOWN = 0, 1, -1
 
@@ -236,9 +239,10 @@ class _OpenEvaluation(NamedTuple):
 
 
 class PredicateEvaluator:
-    """Gives the truths of a stretch's evaluations; `newest` has each entity's newest event where rules ask for it,
-    `boxes` those of rules, by number, that hold only where they meet. `excess` counts what came to a limit, `undecided`
-    notes for which pairs. `unlooked`, by the numbers of rules: reports that do not look at all that are near.
+    """Gives the truths of a stretch's evaluations; `newest` has each entity's newest event where rules ask for it, and
+    `geometries` what is known of those that it tells. `boxes` are those of rules, by number, that hold only where they
+    meet. `excess` counts what came to a limit, `undecided` notes for which pairs. `unlooked`, by the numbers of rules:
+    reports that do not look at all that are near.
     """
 
     def __init__(
@@ -246,6 +250,7 @@ class PredicateEvaluator:
         rules: PairRules,
         reports: ReportTable,
         newest: Mapping[int, Event],
+        geometries: dict[int, ToldGeometries],
         boxes: Mapping[int, BothBoxes],
         limits: Limits,
         excess: Counter[Excess],
@@ -256,7 +261,7 @@ class PredicateEvaluator:
         self._over_time = over_time
         self._rules = rules
         self._reports = reports
-        self._newest = newest
+        self._newest, self._geometries = newest, geometries
         self._boxes = boxes
         self._limits, self._excess, self._undecided = limits, excess, undecided
         self._unlooked = {
@@ -265,6 +270,7 @@ class PredicateEvaluator:
             for one in own
         }
         self._read: dict[int, Event] = {}
+        self._reported: dict[int, ToldGeometries] = {}
         self._open: list[_OpenEvaluation] = []
         # Of each pair the last row at which it was evaluated, and whether it was decided.
         self._last: dict[tuple[str, str, str], tuple[int, bool]] = {}
@@ -295,10 +301,13 @@ class PredicateEvaluator:
             one, other = self._event(points[0]), self._event(points[1])
             asked = every.get(found.number) if every else None
             over_time = self._aggregates(asked, points) if asked else NOTHING
+            told = self._told(points)
             if not found.predicate.compares:
-                truths: PairTruths | None = found.predicate.truths(one, other, self._limits, self._excess, over_time)
+                truths: PairTruths | None = found.predicate.truths(
+                    one, other, self._limits, self._excess, over_time, told=told
+                )
             else:
-                truths = found.predicate.seen(one, other, self._limits, self._excess, over_time)
+                truths = found.predicate.seen(one, other, self._limits, self._excess, over_time, told)
                 if truths is None and self._looks(found, points, int(row[at]), bool(first[at])):
                     order = order_of(other if first[at] else one, found.sequence, bool(first[at]))
                     evaluation = PairEvaluation(
@@ -358,11 +367,30 @@ class PredicateEvaluator:
                 found[own] = surely_apart(boxes[0], a[own], boxes[1], b[own], one.readings, self._limits)
         return found
 
+    def _told(self, points: tuple[int, int]) -> Told:
+        """What the texts of two points tell, each read once however often its entity is looked at."""
+        a, b = map(self._geometries_of, points)
+        return lambda text: a(text) if text in a else b(text)
+
+    def _geometries_of(self, point: int) -> ToldGeometries:
+        point = self._origin(point)
+        known = self._geometries if point < self._reports.known else self._reported
+        found = known.get(point)
+        if found is None:
+            from nearcast.geo.told_geometry import ToldGeometries
+
+            values = (value for _, value in self._event(point).attributes)
+            found = known[point] = ToldGeometries(values, self._limits.geometry_work)
+        return found
+
     def _event(self, point: int) -> Event:
-        origin = self._reports.origin
-        if origin is not None and point >= self._reports.known:
-            point = int(origin[point - self._reports.known])
+        point = self._origin(point)
         return self._newest[point] if point < self._reports.known else self._read[point]
+
+    def _origin(self, point: int) -> int:
+        """The point whose event one has."""
+        origin = self._reports.origin
+        return point if origin is None or point < self._reports.known else int(origin[point - self._reports.known])
 
     def _read_events(self, points: Integers) -> None:
         """The events of the points that are reports, each read once."""

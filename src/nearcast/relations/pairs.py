@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,9 @@ from nearcast.state.spatial_windows import SpatialWindows
 from nearcast.state.stream_clocks import StreamClocks
 from nearcast.state.timeline import Excess
 
+if TYPE_CHECKING:
+    from nearcast.geo.told_geometry import ToldGeometries
+
 Newest = Callable[[], pa.Table]
 """Gives the newest event of every entity, where it is asked for."""
 
@@ -95,6 +98,7 @@ class PairRelations:
         self.shards = [Shard() for _ in range(shards)]
         self._members: dict[int, GrowableTable] = {}
         self._newest: dict[int, Event] = {}
+        self._geometries: dict[int, ToldGeometries] = {}
         self._index: FilterMatcher | None = None
         self._spatial = SpatialWindows()
         self.admission = PairAdmission()
@@ -115,7 +119,7 @@ class PairRelations:
         found.undecided = UndecidedPairs()
         found.shards = [Shard(shard.pairs.copy()) for shard in self.shards]
         found._members = {number: one.copy() for number, one in self._members.items()}
-        found._newest, found._values = dict(self._newest), dict(self._values)
+        found._newest, found._geometries, found._values = dict(self._newest), dict(self._geometries), dict(self._values)
         found._boxes = None if self._boxes is None else self._boxes.copy()
         return found
 
@@ -168,6 +172,7 @@ class PairRelations:
         if limits != self.limits:
             # What cannot be read within some limits has no box within these.
             self.limits, self._boxes = limits, None
+            self._geometries.clear()
 
     def transitions(self, reports: ReportTable) -> list[ToldPairs]:
         """What a stretch tells; entities are not updated yet. `looks` is how often it looks at pairs then, as far as
@@ -212,7 +217,7 @@ class PairRelations:
         beyond: Mapping[int, Sequence[Unlooked]],
     ) -> PredicateEvaluator:
         over_time = OverTime(self._asked, self._values)
-        known = (self.rules, reports, self._newest, boxes)
+        known = (self.rules, reports, self._newest, self._geometries, boxes)
         return PredicateEvaluator(*known, self.limits, self.excess, self.undecided, over_time, beyond)
 
     def _members_over(self, reports: ReportTable) -> Members:
@@ -341,6 +346,8 @@ class PairRelations:
         if self.rules.general:
             events = read(reports.table, reports.row[last])
             self._newest.update(zip(reports.entity[last].tolist(), events, strict=True))
+            for number in reports.entity[last].tolist():
+                self._geometries.pop(number, None)
             for number, event in (
                 zip(reports.entity[last].tolist(), events, strict=True) if self._boxes is not None else ()
             ):
@@ -416,6 +423,7 @@ class PairRelations:
         if rule.predicate and not general and table is not None:
             events = read(table, np.arange(len(table)))
             self._newest = dict(zip(self.known.numbered(table).tolist(), events, strict=True))
+            self._geometries.clear()
         return rule
 
     def _inside(self, filter: Filter, table: pa.Table) -> Flags:
@@ -531,6 +539,7 @@ class PairRelations:
         for shard in self.shards:
             shard.renumber(numbers)
         self._newest = {int(numbers[one]): event for one, event in self._newest.items() if not gone[one]}
+        self._geometries = {int(numbers[one]): own for one, own in self._geometries.items() if not gone[one]}
         self._values = {int(numbers[one]): values for one, values in self._values.items() if not gone[one]}
         self.undecided.forget(names)
         # Made anew where it is asked for.
@@ -556,7 +565,7 @@ class PairRelations:
         self.admission.end(id)
         self.undecided.end(id)
         if not self.rules.general:
-            self._newest, self._boxes = {}, None
+            self._newest, self._geometries, self._boxes = {}, {}, None
         if not rule.is_named:
             self._forget_filters()
         return told

@@ -49,6 +49,9 @@ DEFAULT = Limits()
 NOTHING: Mapping[str, float] = {}
 """No aggregates that have a value."""
 
+Told = Callable[[str], "shapes.Geometry | None"]
+"""Gives the geometry that a text of one of two entities tells."""
+
 WIDENED = ("<", "<=", ">", ">=", "=", "BETWEEN")
 
 FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -103,13 +106,15 @@ class RelationPredicate:
         excess: Counter[Excess] | None = None,
         over_time: Mapping[str, float] = NOTHING,
         together: EventGeometryWork | None = None,
+        told: Told | None = None,
     ) -> Truth:
         """Its truth for the newest events of two entities; UNKNOWN where something it needs is not there.
 
         `over_time` has the aggregates that have a value, by how they are written. Where it comes to a limit that is
         counted in `excess`, for the one of both that tells the larger geometry. What it takes is added to `together`.
+        `told` gives their geometries, where what is around these is known.
         """
-        work = GeometryWork(limits)
+        work = GeometryWork(limits, told=told)
         found = _truth(self._filter, _Sides(a, b, work, over_time))
         if together is not None:
             together.count(work)
@@ -149,15 +154,22 @@ class MarginPredicate:
         excess: Counter[Excess] | None = None,
         over_time: Mapping[str, float] = NOTHING,
         together: EventGeometryWork | None = None,
+        told: Told | None = None,
     ) -> Truths:
         """Its truths for two entities; see `RelationPredicate`."""
-        enter = self.enter.truth(a, b, limits, excess, over_time, together)
+        enter = self.enter.truth(a, b, limits, excess, over_time, together, told)
         if self.stay is self.enter:
             return enter, enter
-        return enter, self.stay.truth(a, b, limits, excess, over_time, together)
+        return enter, self.stay.truth(a, b, limits, excess, over_time, together, told)
 
     def seen(
-        self, a: Event, b: Event, limits: Limits, excess: Counter[Excess], over_time: Mapping[str, float] = NOTHING
+        self,
+        a: Event,
+        b: Event,
+        limits: Limits,
+        excess: Counter[Excess],
+        over_time: Mapping[str, float] = NOTHING,
+        told: Told | None = None,
     ) -> Truths | None:
         """Its truths, where they do not rest on comparing geometries; None where they do.
 
@@ -165,7 +177,7 @@ class MarginPredicate:
         """
         works, found = [], []
         for one in (self.enter,) if self.stay is self.enter else (self.enter, self.stay):
-            works.append(GeometryWork(limits, comparing=False))
+            works.append(GeometryWork(limits, comparing=False, told=told))
             found.append(one.possible(a, b, works[-1], over_time))
             if len(found[-1]) > 1 and True in found[-1]:
                 return None
