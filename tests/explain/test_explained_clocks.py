@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 from nearcast.cli.explain_pair import pair_data, pair_finding, pair_finding_among_all
 from nearcast.cli.explain_zone import zone_data, zone_finding
-from nearcast.explain.pair_explanation import PairFinding
+from nearcast.explain.pair_finding import PairFinding
 from nearcast.language.control_events import changes, to_event
 from nearcast.language.definitions import files
 from nearcast.model.changes import ClockTick, RelationChange, RelationRemoval, SettingsChange

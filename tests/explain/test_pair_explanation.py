@@ -13,7 +13,9 @@ from hypothesis import given, settings
 import nearcast
 from nearcast.cli.explain_pair import pair_data, pair_finding, pair_finding_among_all, pair_lines
 from nearcast.errors import Fault, Mark
-from nearcast.explain.pair_explanation import PairFinding, PairStep, explain_pair
+from nearcast.explain.pair_explanation import explain_pair
+from nearcast.explain.pair_finding import PairFinding
+from nearcast.explain.pair_past import PairStep
 from nearcast.language.cloudevents import read_event
 from nearcast.language.definitions import files
 from nearcast.model.changes import RelationChange, SettingsChange

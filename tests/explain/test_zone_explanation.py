@@ -8,7 +8,7 @@ import pytest
 
 from nearcast.cli.explain_zone import zone_lines
 from nearcast.errors import Fault
-from nearcast.explain.pair_explanation import PairStep
+from nearcast.explain.pair_past import PairStep
 from nearcast.explain.zone_explanation import ZoneFinding, explain_zones
 from nearcast.model.changes import SettingsChange, ZoneRemoval, ZoneRuleChange
 from nearcast.model.event import MAIN, Event

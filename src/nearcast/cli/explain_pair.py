@@ -12,15 +12,9 @@ import pyarrow.compute as pc
 
 from nearcast.cli.explain_rule import aggregate_text
 from nearcast.errors import EventError, Fault
-from nearcast.explain.pair_explanation import (
-    PairFinding,
-    PairStep,
-    PredicateFinding,
-    SideFinding,
-    compares,
-    explain_pair,
-    within_limits,
-)
+from nearcast.explain.pair_explanation import explain_pair
+from nearcast.explain.pair_finding import PairFinding, PredicateFinding, SideFinding, compares, within_limits
+from nearcast.explain.pair_past import PairStep
 from nearcast.filters.truth import Truth
 from nearcast.language.control_events import changes
 from nearcast.language.cql2 import write

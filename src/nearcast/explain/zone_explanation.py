@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 
 from nearcast.errors import Fault
-from nearcast.explain.pair_explanation import PairStep
+from nearcast.explain.pair_past import PairStep
 from nearcast.explain.step_clocks import StepClocks
 from nearcast.filters.evaluate import NO_CONTEXT, atom_truths
 from nearcast.filters.spatial_atoms import spatial_atoms
