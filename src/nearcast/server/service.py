@@ -11,26 +11,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import pyarrow as pa
-
-from nearcast.errors import DefinitionError, EventError, Fault, JournalError, SetupError
+from nearcast.errors import JournalError, SetupError
 from nearcast.journal.identity import identity_of
 from nearcast.journal.locations import register_of
 from nearcast.journal.reader_marks import put_mark
 from nearcast.journal.seam import Journal
-from nearcast.journal.snapshot_log import REGISTRY, base_table
-from nearcast.language.definitions.registry_rows import control_events_of, restore_registry
-from nearcast.model.changes import Change, ClientChange, ClientRemoval, SettingsChange, SubscriptionChange
+from nearcast.model.changes import Change
 from nearcast.model.columns import entered_events
 from nearcast.model.event import MAIN, Event
 from nearcast.model.sequence import sequence
-from nearcast.model.subscription import Settings
 from nearcast.runtime.error_log import RateLimitedErrorLog
 from nearcast.runtime.loop_monitor import LoopMonitor
 from nearcast.runtime.outage_metrics import OutageMetrics
 from nearcast.server import clock
 from nearcast.server.action_runner import ActionRunner
-from nearcast.server.admin.documents import MEASURED, checked_changes
 from nearcast.server.admin.journal_views import JournalViews
 from nearcast.server.config import ServerConfig
 from nearcast.server.domain.moving_sessions import drain, level
@@ -45,6 +39,7 @@ from nearcast.server.metrics import ServerMetrics
 from nearcast.server.request_bodies import RequestBodies
 from nearcast.server.sessions.client_updates import ClientUpdates
 from nearcast.server.sessions.early_path import EarlyBatch, EarlyPath
+from nearcast.server.sessions.followed_definitions import FollowedDefinitions
 from nearcast.server.sessions.journal_tailer import DecidedDelivery, JournalTailer, TailedRows
 from nearcast.server.sessions.manager import SessionManager
 from nearcast.server.sessions.outcomes import (
@@ -71,7 +66,6 @@ R = TypeVar("R")
 HOUSEKEEPING_SECONDS = 0.5
 TOGETHER_SECONDS = 0.02
 CHECKPOINT_SECONDS = 5.0
-FOLD_ROWS = 20_000
 PENDING_OUTCOMES = 20_000
 """With more outcomes than this on their way into the journal, nothing more is read from it."""
 AT_ONCE = 500
@@ -142,7 +136,9 @@ class AccessServer:
         )
         self.views = JournalViews(journal, limits.active, limits.entities)
         self.client_updates = ClientUpdates(self.session_manager, self.events.submit, limits, config.node)
-        self._settled = settled
+        self.definitions = FollowedDefinitions(
+            journal, self.session_manager, self.client_updates, self.reading, self.metrics
+        )
         self.actions, self.triggered = (
             kind(
                 journal,
@@ -181,7 +177,7 @@ class AccessServer:
         await self.event_entry.restore()
         # Before the events are read: then those that they were decided from are in the fold.
         deliveries = await asyncio.to_thread(self.journal.end, "deliveries")
-        events = await asyncio.to_thread(self._fold, session_manager.registry)
+        events = await asyncio.to_thread(self.definitions.fold)
         checkpoint = SettledCheckpoint(self._mark, await asyncio.to_thread(identity_of, self.journal))
         mark = await asyncio.to_thread(checkpoint.read)
         await asyncio.to_thread(self._note_mark, mark)
@@ -236,51 +232,10 @@ class AccessServer:
     def _begin(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         return self._loop.create_task(coroutine)
 
-    def _fold(self, registry: Registry) -> int:
-        """Folds every control event of the journal; the position it is read through."""
-        # Of what went the journal's snapshot has what it came to. Of its readings nobody knows which were measured.
-        after, held = base_table(self.journal, REGISTRY)
-        if held is not None:
-            self._restore(registry, held)
-        end = self.journal.end("events")
-        for event in control_events_of(self.journal.row_ranges("events", after, end, FOLD_ROWS)):
-            self._fold_one(event, registry)
-        return end
-
-    def _restore(self, registry: Registry, held: pa.Table) -> None:
-        """Takes over what was there before the journal's events begin. Raises SetupError for another version's."""
-        try:
-            restore_registry(registry, held)
-        except EventError as error:
-            advice = "use the version that wrote it"
-            fault = Fault("definitions of this version in the journal", str(error), advice=advice)
-            raise SetupError(str(fault)) from None
-        for one in registry.subscriptions.values():
-            self.session_manager.membership.note_change(SubscriptionChange(one), 0)
-
-    def _fold_one(self, event: Event, registry: Registry) -> None:
-        """Faulty ones were answered when they came, or are dead letters of the pipeline; here they are skipped."""
-        try:
-            for change in checked_changes(event, registry.settings):
-                if registry.refusal(change) is None:
-                    self.session_manager.membership.note_change(change, event.position)
-                registry.apply(change)
-                self._note_bandwidth(event, change)
-        except DefinitionError as error:
-            self.metrics.errors.labels("control").inc()
-            log.warning("control event skipped position=%d error=%r", event.position, str(error))
-
-    def _note_bandwidth(self, event: Event, change: object) -> None:
-        if isinstance(change, ClientChange) and event.source != MEASURED:
-            self.session_manager.state_bandwidth(change)
-        elif isinstance(change, ClientRemoval):
-            # Who is declared anew under this name is not held to what the other one stated.
-            self.session_manager.forget_bandwidth(change.client)
-
     def _hand_over(self, news: TailedRows) -> None:
         """Hands over what the reader read, in the reader's thread; holds it back until it is taken."""
         # Here, where a large definition keeps nobody waiting.
-        changes = self._read(news.controls)
+        changes = self.definitions.read(news.controls)
         early = self.early.decide(news, changes)
         self.reader.prompt = self.early.wanted
         future = asyncio.run_coroutine_threadsafe(self._taken(news, changes, early), self._loop)
@@ -291,29 +246,13 @@ class AccessServer:
             except TimeoutError:
                 continue
 
-    def _read(self, controls: list[Event]) -> list[list[Change]]:
-        """What control events change, each under the settings that those before it leave."""
-        settings, found = self.session_manager.registry.settings, list[list[Change]]()
-        for event in controls:
-            found.append(self._survived(partial(self._changes, settings), event) or [])
-            settings = next((one.settings for one in found[-1] if isinstance(one, SettingsChange)), settings)
-        return found
-
-    def _changes(self, settings: Settings, event: Event) -> list[Change]:
-        try:
-            return self.reading.changes(event, settings)
-        except DefinitionError as error:
-            self.metrics.errors.labels("control").inc()
-            log.warning("control event skipped position=%d error=%r", event.position, str(error))
-            return []
-
     async def _taken(self, news: TailedRows, changes: list[list[Change]], early: EarlyBatch) -> None:
         async with self._handing_over:
             # Each by itself: one that cannot be taken must not take those behind it along.
             controls = zip(news.controls, changes, strict=True)
             redefined = []
             for control in controls:
-                redefined.append(self._survived(self._apply, control) is not False)
+                redefined.append(self._survived(self.definitions.apply, control) is not False)
                 await self.session_manager.cancellation.end_removed()
             for start in range(0, len(news.decided), AT_ONCE):
                 self._deliver(news.decided[start : start + AT_ONCE])
@@ -343,25 +282,6 @@ class AccessServer:
             self.metrics.errors.labels("reader").inc()
             log.exception("not taken what=%.500r", what)
             return None
-
-    def _apply(self, control: tuple[Event, list[Change]]) -> bool:
-        """As `_fold_one`, with effect on sessions; what clients said since then holds on.
-
-        Whether anything may be wanted now that was not, or no more.
-        """
-        event, changes = control
-        for change in changes:
-            # First: what waits may be taken over by those who are in their subscriptions still.
-            if self.session_manager.registry.refusal(change) is None:
-                self.session_manager.membership.note_change(change, event.position)
-            self.session_manager.apply(change)
-            self._note_bandwidth(event, change)
-            if isinstance(change, ClientRemoval):
-                self.client_updates.forget(change.client)
-            later = self.client_updates.unwritten(change.client) if isinstance(change, ClientChange) else None
-            if later:
-                self.session_manager.apply(later)
-        return any(not isinstance(change, ClientChange) or change.lists is not None for change in changes)
 
     async def _housekeeping(self) -> None:
         while True:
