@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nearcast.geo.distance import SLACK, distance, surely_beyond, surely_within, unit_vector
-from nearcast.geo.dynamic_index import SpatialHash, joined_levels
+from nearcast.geo.dynamic_index import SpatialHash, joined_levels, level_of
 from nearcast.model.event import Place
 from nearcast.model.limits import Limits
 from nearcast.situations.entity_counts import FOR_EVER, CountedArea, EntityCount, EntityTally, counts_in, tallied
@@ -30,7 +30,11 @@ SURE = {FLAT: FLAT | HIGH, HIGH: FLAT, ON_GLOBE: ON_GLOBE}
 """From points of which forms the distance of one follows from what both are without their heights."""
 
 
-def _point(place: Place) -> tuple[float, float, float, int]:
+_Point = tuple[float, float, float, int]
+"""A place in metres, or on the unit sphere, and its form."""
+
+
+def _point(place: Place) -> _Point:
     if place.coordinates == "planar":
         return place.x, place.y, 0.0, FLAT if place.z is None else HIGH
     return *unit_vector(place), ON_GLOBE
@@ -46,37 +50,33 @@ def _bounds(place: Place, metres: float) -> tuple[float, float]:
 
 
 @dataclass(slots=True)
-class _AreaTally:
-    """Who is in a named place: their reports, and the moments of those that count, of those that may, and the positions
-    of both, ascending.
-    """
+class _MomentTally:
+    """The moments of reports that count, of those that may, and the positions of both, ascending."""
 
-    reports: dict[str, ContextReading] = field(default_factory=dict)
     counted: list[int] = field(default_factory=list)
     unknown: list[int] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
 
     def insert(self, report: ContextReading) -> None:
         """Takes in the report of an entity that is not there."""
-        self.reports[report.entity] = report
         insort(self.counted if report.value is True else self.unknown, report.moment)
         insort(self.positions, report.position)
 
     def remove(self, report: ContextReading) -> None:
         """Drops a report that is there."""
-        del self.reports[report.entity]
         moments = self.counted if report.value is True else self.unknown
         del moments[bisect_left(moments, report.moment)]
         del self.positions[bisect_left(self.positions, report.position)]
 
-    def tally(self, area: CountedArea, enough: int, now: int, left_out: bool) -> EntityTally:
-        """How many there are: by the moments alone, if all reports are behind the definition."""
-        if self.positions and self.positions[0] <= area.after:
-            own = (one for one in self.reports.values() if counts_in(one, area, now))
-            return tallied(own, area.valid, enough, left_out)
-        if area.valid is None:
+    def are_behind(self, position: int) -> bool:
+        """Whether all reports came behind a position."""
+        return not self.positions or self.positions[0] > position
+
+    def tally(self, valid: int | None, enough: int, now: int, left_out: bool) -> EntityTally:
+        """How many there are, by the moments alone: all of them are behind the definition."""
+        if valid is None:
             return EntityTally(len(self.counted), len(self.unknown), left_out)
-        first, may = (bisect_left(moments, now - area.valid) for moments in (self.counted, self.unknown))
+        first, may = (bisect_left(moments, now - valid) for moments in (self.counted, self.unknown))
         counted, unknown = len(self.counted) - first, len(self.unknown) - may
         if enough <= 0:
             return EntityTally(counted, unknown, left_out)
@@ -84,7 +84,58 @@ class _AreaTally:
             oldest = [self.counted[len(self.counted) - enough]]
         else:
             oldest = [*self.counted[first : first + 1], *self.unknown[may : may + 1]]
-        return EntityTally(counted, unknown, left_out, min(oldest) + area.valid + 1 if oldest else FOR_EVER)
+        return EntityTally(counted, unknown, left_out, min(oldest) + valid + 1 if oldest else FOR_EVER)
+
+
+@dataclass(slots=True)
+class _AreaTally:
+    """Who is in a named place: their reports, and how many they are."""
+
+    reports: dict[str, ContextReading] = field(default_factory=dict)
+    moments: _MomentTally = field(default_factory=_MomentTally)
+
+    def insert(self, report: ContextReading) -> None:
+        """Takes in the report of an entity that is not there."""
+        self.reports[report.entity] = report
+        self.moments.insert(report)
+
+    def remove(self, report: ContextReading) -> None:
+        """Drops a report that is there."""
+        del self.reports[report.entity]
+        self.moments.remove(report)
+
+    def tally(self, area: CountedArea, enough: int, now: int, left_out: bool) -> EntityTally:
+        """How many there are."""
+        if self.moments.are_behind(area.after):
+            return self.moments.tally(area.valid, enough, now, left_out)
+        own = (one for one in self.reports.values() if counts_in(one, area, now))
+        return tallied(own, area.valid, enough, left_out)
+
+
+class FollowedDisc:
+    """How many of what is counted are within so many metres of a place, as reports come and go: that they are enough
+    takes no look at them. `changes` counts what changed, `users` are those who follow it.
+    """
+
+    __slots__ = ("_at", "_bounds", "_sure", "changes", "metres", "moments", "name", "place", "users")
+
+    def __init__(self, name: str, metres: float, place: Place) -> None:
+        self.name, self.metres, self.place = name, metres, place
+        *self._at, form = _point(place)
+        self._bounds, self._sure = _bounds(place, metres), SURE[form]
+        self.moments, self.changes, self.users = _MomentTally(), 0, 0
+
+    def has(self, place: Place, point: _Point) -> bool:
+        """Whether a place, at its point, is within the metres."""
+        x, y, z, form = point
+        if form & self._sure:
+            own_x, own_y, own_z = self._at
+            dx, dy, dz = own_x - x, own_y - y, own_z - z
+            apart, (within, beyond) = dx * dx + dy * dy + dz * dz, self._bounds
+            if apart <= within or apart > beyond:
+                return apart <= within
+        metres = distance(self.place, place)
+        return metres is not None and metres <= self.metres
 
 
 @dataclass(slots=True)
@@ -135,6 +186,9 @@ class IndexedEntityCounts:
         # An event reports by all names.
         self._by_entity: dict[str, dict[str, ContextReading]] = {}
         self._inside: dict[tuple[str, str], _AreaTally] = {}
+        self._discs: dict[tuple[str, float, Place], FollowedDisc] = {}
+        # By what is counted, and within how many metres.
+        self._discs_by_place: dict[str, dict[float, SpatialHash[FollowedDisc, FollowedDisc]]] = {}
 
     @property
     def names(self) -> Collection[str]:
@@ -151,8 +205,49 @@ class IndexedEntityCounts:
             for name, found in levels.items()
         }
         self._by_entity = {}
+        for disc in self._discs.values():
+            disc.moments = _MomentTally()
+            disc.changes += 1
         for report in reports:
             self._insert(report)
+
+    def follow(self, name: str, metres: float, place: Place) -> FollowedDisc:
+        """Keeps in mind from now on how many are in a disc; several may follow the same."""
+        disc = self._discs.get((name, metres, place))
+        if disc is None:
+            disc = self._discs[name, metres, place] = self._filled(FollowedDisc(name, metres, place))
+        disc.users += 1
+        return disc
+
+    def unfollow(self, disc: FollowedDisc) -> None:
+        """Ends that for one who followed."""
+        disc.users -= 1
+        if not disc.users:
+            del self._discs[disc.name, disc.metres, disc.place]
+            by_metres = self._discs_by_place[disc.name]
+            by_metres[disc.metres].remove(disc)
+            if not len(by_metres[disc.metres]):
+                del by_metres[disc.metres]
+
+    def _filled(self, disc: FollowedDisc) -> FollowedDisc:
+        own = self._by_name.get(disc.name)
+        for here in () if own is None else own.by_place.near_cells(disc.place, disc.metres):
+            for *_, report in here:
+                if report.place is not None and disc.has(report.place, _point(report.place)):
+                    disc.moments.insert(report)
+        by_metres = self._discs_by_place.setdefault(disc.name, {})
+        if disc.metres not in by_metres:
+            by_metres[disc.metres] = SpatialHash((level_of(disc.metres),))
+        by_metres[disc.metres].insert(disc, disc.place, disc)
+        return disc
+
+    def _discs_with(self, name: str, place: Place, point: _Point) -> list[FollowedDisc]:
+        """The discs that are followed in which a place is."""
+        by_metres = self._discs_by_place.get(name)
+        if not by_metres:
+            return []
+        around = (one for metres, found in by_metres.items() for one in found.candidates(place, metres))
+        return [one for one in around if one.has(place, point)]
 
     def put_reports(self, reports: Iterable[ContextReading]) -> list[ContextReading]:
         """Takes in reports of one entity, where they are the newest; those that may change a count."""
@@ -193,8 +288,12 @@ class IndexedEntityCounts:
             return
         place = report.place
         if place is not None:
-            spot = (*_point(place), report.moment, report.position, report)
+            point = _point(place)
+            spot = (*point, report.moment, report.position, report)
             self._by_name[report.name].by_place.insert(report.entity, place, spot)
+            for disc in self._discs_with(report.name, place, point):
+                disc.moments.insert(report)
+                disc.changes += 1
         for area in report.areas & self.areas if report.areas else ():
             self._inside.setdefault((report.name, area), _AreaTally()).insert(report)
 
@@ -202,8 +301,13 @@ class IndexedEntityCounts:
         """Takes a report out of cells and places; one whose entity has moved is brought elsewhere in its cells."""
         if report.value is False:
             return
-        if report.place is not None and not moving:
-            self._by_name[report.name].by_place.remove(report.entity)
+        place = report.place
+        if place is not None:
+            if not moving:
+                self._by_name[report.name].by_place.remove(report.entity)
+            for disc in self._discs_with(report.name, place, _point(place)):
+                disc.moments.remove(report)
+                disc.changes += 1
         for area in report.areas & self.areas if report.areas else ():
             here = self._inside[report.name, area]
             here.remove(report)
@@ -224,12 +328,25 @@ class IndexedEntityCounts:
         if area.area is not None:
             here = self._inside.get((count.name, area.area))
             return EntityTally(0, 0, left_out) if here is None else here.tally(area, count.enough, now, left_out)
+        moments = self._followed(count.name, area)
+        if moments is not None:
+            return moments.tally(area.valid, count.enough, now, left_out)
         near = self._near(count.name, area)
         if count.ordered and 1 + sum(map(len, near)) < count.enough:
             # Wherever they are in the cells, they are too few, and stay so until somebody reports.
             return EntityTally(0, 0, left_out)
         found = self._around(near, count.name, area, now, count.enough) if count.enough > 0 else ()
         return tallied(found, area.valid, count.enough, left_out)
+
+    def _followed(self, name: str, area: CountedArea) -> _MomentTally | None:
+        """The moments of those that count around a place that is followed; None where they are to be looked at."""
+        entity, place, _ = area.centre
+        disc = None if place is None else self._discs.get((name, area.metres, place))
+        if disc is None or not disc.moments.are_behind(area.after):
+            return None
+        itself = self.newest(entity, name)
+        # What is nowhere is with its entity.
+        return disc.moments if itself is None or itself.place is not None else None
 
     def found(self, name: str, area: CountedArea, now: int) -> list[ContextReading]:
         """The reports that count, and those of which it is unknown."""

@@ -9,8 +9,9 @@ condition of it is, or a reading denies it; else unknown.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 from nearcast.filters.evaluate import satisfies
@@ -183,17 +184,14 @@ class RuleEvaluation:
     def _tally(self, leaf: ConditionLeaf, count: EntityCount, rule: PlannedRule) -> EntityTally:
         found = self._tallies.get(leaf)
         if found is None:
-            area = self._counted_area(count.name, rule)
+            area = counted_area(rule, self._centre, count.name)
             found = self._tallies[leaf] = self._world.counts.tally(count, area, self._now)
             self.lapses = min(self.lapses, found.lapses)
         return found
 
-    def _counted_area(self, name: str, rule: PlannedRule) -> CountedArea:
-        return CountedArea(self._centre, rule.reach[name], rule.area_at(self._centre), rule.after, rule.valid)
-
     def count(self, count: EntityCount, rule: PlannedRule) -> CountFinding:
         """How many entities there are here, exactly."""
-        counts, area = self._world.counts, self._counted_area(count.name, rule)
+        counts, area = self._world.counts, counted_area(rule, self._centre, count.name)
         left_out = counts.is_left_out(count.name, rule.valid, self._now)
         most = f"at most {counts.limits.counted_entities:,} entities are counted, and there were more"
         return finding_of(count.name, counts.found(count.name, area, self._now), most if left_out else "")
@@ -344,6 +342,52 @@ class RuleEvaluation:
             denying = [one for one in plan.demanding[name] if self.truth(one.tree, one) is False][:1]
             for one in denying or plan.concluding[name]:
                 yield from self._grounds(one.against, one, earlier)
+
+
+Seats = list[tuple[SituationCentre, RuleEvaluation]]
+"""Places around which a rule holds, and what is there."""
+
+
+class SeatViews:
+    """The places at which a rule may begin to hold, and those to which what holds already may move. They are looked at
+    where it comes to that: what goes on where it is needs no other place.
+    """
+
+    def __init__(
+        self,
+        world: SituationWorld,
+        rule: PlannedRule,
+        now: int,
+        centres: Sequence[SituationCentre],
+        moves: Sequence[SituationCentre],
+    ) -> None:
+        self._world, self._rule, self._now, self._centres, self._moves = world, rule, now, centres, moves
+
+    @cached_property
+    def complete(self) -> Seats:
+        """Where it holds, less what is taken out."""
+        return [(centre, view) for centre, view in self._views(self._centres) if view.holds(self._rule)]
+
+    @cached_property
+    def carrying(self) -> Seats:
+        """Where what holds already would hold on, less what is taken out."""
+        return [(centre, view) for centre, view in self._views(self._moves) if view.verdict(self._rule, held=True)[0]]
+
+    def left(self, is_around: Callable[[SituationCentre], bool]) -> Iterator[tuple[SituationCentre, RuleEvaluation]]:
+        """Where it holds and no situation `is_around`: what begins at one of them is around others."""
+        if "complete" in vars(self):
+            yield from ((centre, view) for centre, view in self.complete if not is_around(centre))
+        else:
+            views = self._views(self._centres)
+            yield from ((centre, view) for centre, view in views if not is_around(centre) and view.holds(self._rule))
+
+    def _views(self, centres: Sequence[SituationCentre]) -> Iterator[tuple[SituationCentre, RuleEvaluation]]:
+        return ((centre, RuleEvaluation(self._world, centre, self._now)) for centre in centres)
+
+
+def counted_area(rule: PlannedRule, centre: SituationCentre, name: str) -> CountedArea:
+    """Where a rule counts entities around a centre."""
+    return CountedArea(centre, rule.reach[name], rule.area_at(centre), rule.after, rule.valid)
 
 
 def distinct(grounds: Iterable[Evidence]) -> tuple[Evidence, ...]:

@@ -17,12 +17,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from typing import Protocol
 
 from nearcast.model.situation import Phase
 from nearcast.situations.entity_counts import FOR_EVER
-from nearcast.situations.evaluation import Evidence, RuleEvaluation, SituationWorld, distinct, with_counts
+from nearcast.situations.evaluation import (
+    Evidence,
+    RuleEvaluation,
+    Seats,
+    SeatViews,
+    SituationWorld,
+    distinct,
+    with_counts,
+)
 from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, separation
 from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan
 from nearcast.state.windows import KeptReading
@@ -126,10 +135,10 @@ class SituationScene(SituationWorld, Protocol):
         """Whether there is any situation."""
 
     def concerned(
-        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre
+        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre, now: int
     ) -> Iterable[SituationInstance]:
-        """At least the situations that readings or situations of these classes at a centre may change, and those that
-        looked at one of these keys.
+        """At least the situations that readings or situations of these classes at a centre may change at a moment, and
+        those that looked at one of these keys.
         """
 
     def completed(self, reading: ContextReading, now: int) -> Iterable[PlannedRule]:
@@ -147,10 +156,6 @@ class _Work:
 
 
 Pending = dict[int, _Work]
-
-Seats = list[tuple[SituationCentre, RuleEvaluation]]
-"""Places around which a rule holds, and what is there."""
-
 
 LOOKS = 50
 """Situations that are looked at ahead, at most, to find out whether time alone tells something."""
@@ -278,7 +283,7 @@ class SituationEngine:
     ) -> None:
         """Lets the situations be looked at that readings at a centre may change, or carry on there."""
         names, keys = [one.name for one in readings], [one.key for one in readings]
-        for instance in self.scene.concerned(names, keys, centre):
+        for instance in self.scene.concerned(names, keys, centre, self.now):
             rule = self._rule(instance)
             work = self._work(pending, rule)
             work.instances[instance] = None
@@ -288,7 +293,7 @@ class SituationEngine:
     def forget(self, entities: Collection[str]) -> None:
         """Drops the readings of some entities. Situations that counted them are looked at with the next event."""
         for report in self.scene.forget(entities):
-            for instance in self.scene.concerned([report.name], [], report.centre):
+            for instance in self.scene.concerned([report.name], [], report.centre, self.now):
                 instance.lapses = min(instance.lapses, self.now)
                 self._await(instance)
 
@@ -366,19 +371,13 @@ class SituationEngine:
             yield from self._decide(self.plan.rules[order], pending.pop(order), pending, lapsed)
 
     def _decide(self, rule: PlannedRule, work: _Work, pending: Pending, lapsed: bool) -> Iterator[SituationChanged]:
-        # Where nothing can move or end, one that is around goes on whatever holds there.
-        centres = work.centres if work.instances else [one for one in work.centres if not self._is_around(rule, one)]
-        views = [(centre, RuleEvaluation(self.scene, centre, self.now)) for centre in centres]
-        complete = [(centre, view) for centre, view in views if view.holds(rule)]
-        others = [(one, RuleEvaluation(self.scene, one, self.now)) for one in work.moves]
-        carrying = [(centre, view) for centre, view in others if view.verdict(rule, held=True)[0]]
+        seats = SeatViews(self.scene, rule, self.now, work.centres, work.moves)
         for instance in sorted(work.instances, key=lambda one: one.order):
             if instance.running:
-                yield from self._again(instance, rule, complete, carrying, pending, lapsed)
+                yield from self._again(instance, rule, seats, pending, lapsed)
         # Looked up only now: one that began or moved just before is around, and goes on instead.
-        for centre, view in complete:
-            if not self._is_around(rule, centre):
-                yield from self._new(rule, centre, view, pending)
+        for centre, view in seats.left(partial(self._is_around, rule)):
+            yield from self._new(rule, centre, view, pending)
 
     def _is_around(self, rule: PlannedRule, centre: SituationCentre) -> bool:
         """Whether a situation of a rule is within its validity of a centre."""
@@ -388,8 +387,7 @@ class SituationEngine:
         self,
         instance: SituationInstance,
         rule: PlannedRule,
-        complete: Seats,
-        carrying: Seats,
+        seats: SeatViews,
         pending: Pending,
         lapsed: bool,
     ) -> Iterator[SituationChanged]:
@@ -404,7 +402,7 @@ class SituationEngine:
                 yield self._happening("update", instance, rule)
             yield from self._beginning(instance, rule, pending)
             return
-        moved = self._moved(instance, rule, complete, carrying if held else [])
+        moved = self._moved(instance, rule, seats.complete, seats.carrying if held else [])
         if moved is not None:
             centre, found = moved
             before, instance.centre = instance.centre, centre
@@ -526,7 +524,7 @@ class SituationEngine:
             return
         orders = {one.order for one in above}
         for seat in seats:
-            for instance in self.scene.concerned([lower.concludes], [(lower.id, lower.concludes)], seat):
+            for instance in self.scene.concerned([lower.concludes], [(lower.id, lower.concludes)], seat, self.now):
                 found = self._rule(instance)
                 if found.order in orders:
                     self._work(pending, found).instances[instance] = None

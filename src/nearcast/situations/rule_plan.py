@@ -8,7 +8,7 @@ from itertools import count
 
 from nearcast.filters.truth import COMPARE
 from nearcast.model.expression import Call, Property, parts
-from nearcast.model.filter import And, Atom, Filter, Not, Or, atoms
+from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, atoms
 from nearcast.model.ontology import ContextClass, Ontology, below, cycle, upwards
 from nearcast.model.situation import Situation
 from nearcast.situations.condition_margins import widened
@@ -159,9 +159,10 @@ class PlannedRule:
     that are the zones into which it looks, `touched_zones` those of rules below, and `contributing` the
     conditions by which one may complete the rule. `necessary` are the rules that must not be false where this one
     holds. `steady`: while what it rests on stays, it holds, whatever else is read. `hidden`: it is an action's, and
-    concludes nothing. `counting`: it counts entities. `held` is `tree` with the margins of what holds already. In
-    microseconds are `valid`, and for how long it must hold, or not, before a situation begins or ends: `begin` and
-    `end`.
+    concludes nothing. `counts` is what it counts where it holds already; `ends_by_counts`: reports of entities end what
+    holds only where these are too few; `only_counts`: it has no other conditions. `held` is `tree` with the margins of
+    what holds already. In microseconds are `valid`, and for how long it must hold, or not, before a situation begins or
+    ends: `begin` and `end`.
     """
 
     id: str
@@ -186,7 +187,14 @@ class PlannedRule:
     touched_zones: frozenset[str] = frozenset()
     contributing: tuple[ConditionLeaf, ...] = ()
     steady: bool = False
-    counting: bool = False
+    counts: tuple[EntityCount, ...] = ()
+    ends_by_counts: bool = False
+    only_counts: bool = False
+
+    @property
+    def counting(self) -> bool:
+        """Whether it counts entities."""
+        return bool(self.counts)
 
     def area_at(self, centre: SituationCentre) -> str | None:
         """The place in which it looks around a centre; None: within metres."""
@@ -273,10 +281,11 @@ def _rule(one: DefinedRule, ontology: Ontology, situations: set[str]) -> Planned
     metres = {name: widest if rule.within is not None or far is None else far for name, far in own.items()}
     valid = None if rule.valid is None else round(rule.valid * SECOND)
     begin, end = round(rule.begin * SECOND), round(rule.end * SECOND)
+    held = _held(tree, dict(rule.margins)) if rule.margins else tree
     return PlannedRule(
         rule.id, rule.concludes, 0, one.after, tree, against, metres, widest, rule.area, valid,
         None if rule.layer is None else layer_prefix(rule.layer), one.hidden, begin, end,
-        _held(tree, dict(rule.margins)) if rule.margins else tree, counting=bool(counts),
+        held, counts=tuple(leaf.counted for leaf in leaves(held) if leaf.counted is not None),
     )  # fmt: skip
 
 
@@ -349,6 +358,8 @@ def _spread(rule: PlannedRule, found: RulePlan) -> None:
     names = [(one, name) for one, leaf in (*own, *lower) for name in leaf.names]
     # With a margin a situation rests on what makes no condition hold by itself.
     rule.steady = not rule.necessary and rule.held is rule.tree and _is_steady(rule.tree)
+    rule.ends_by_counts = rule.counting and not rule.necessary and _ends_by_counts(rule.held)
+    rule.only_counts = len(rule.counts) == len(list(leaves(rule.held)))
     rule.contributing = tuple(dict.fromkeys(leaf for _, leaf in own))
     rule.touched = frozenset(sub for _, name in names for sub in found.served.get(name, (name,)))
     rule.touched_areas = frozenset(one.area for one, _ in names if one.area is not None)
@@ -361,6 +372,18 @@ def _is_steady(node: ConditionNode) -> bool:
     if isinstance(node, ConditionBranch):
         return node.every and all(_is_steady(part) for part in node.parts)
     return isinstance(node.atom.name, str) and not node.negated and node.situation is None
+
+
+def _ends_by_counts(node: ConditionNode) -> bool:
+    """Whether all counts of a tree are of so many at least and must be, and nothing else of it is about entities."""
+    top = node.parts if isinstance(node, ConditionBranch) and node.every else (node,)
+    counted = [one for one in top if isinstance(one, ConditionLeaf) and one.counted is not None]
+    others = [leaf for one in top if one not in counted for leaf in leaves(one)]
+    return all(_asks_for_more(one) for one in counted) and not any(one.counted or one.situation for one in others)
+
+
+def _asks_for_more(leaf: ConditionLeaf) -> bool:
+    return not leaf.negated and leaf.atom.operator in (Operator.GT, Operator.GE)
 
 
 def _deep(rule: PlannedRule, tree: ConditionNode, found: RulePlan) -> Iterator[tuple[PlannedRule, ConditionLeaf]]:

@@ -11,8 +11,9 @@ from typing import TypeVar
 from nearcast.geo.dynamic_index import Cell, SpatialHash, cell_of, cells_around, joined_levels, level_of
 from nearcast.model.event import Place
 from nearcast.model.ontology import Ontology
-from nearcast.situations.counted_reports import IndexedEntityCounts
-from nearcast.situations.evaluation import ConditionLimits
+from nearcast.situations.counted_reports import FollowedDisc, IndexedEntityCounts
+from nearcast.situations.entity_counts import FOR_EVER, CountedArea, EntityCount
+from nearcast.situations.evaluation import ConditionLimits, counted_area
 from nearcast.situations.lifecycle import SituationInstance
 from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, is_near, separation
 from nearcast.situations.rule_plan import PlannedRule, RulePlan, leaves, spans_of
@@ -176,6 +177,22 @@ class IndexedReadingStore:
 
 
 Key = Hashable
+
+
+@dataclass(slots=True, eq=False)
+class _Kept:
+    """By what a situation is found, as long as its centre, what it looked at and whether it is ending are `so`. Where
+    it counts, and what is followed of that: at so many `changes` there were enough.
+    """
+
+    so: tuple[SituationCentre, frozenset[tuple[str, str]], bool]
+    seats: Sequence[Key]
+    watched: Sequence[Key]
+    counted: Sequence[tuple[EntityCount, CountedArea]]
+    discs: Sequence[FollowedDisc]
+    enough_at: int = -1
+
+
 K = TypeVar("K", bound=Hashable)
 
 
@@ -194,7 +211,7 @@ class SituationStore:
         self._seats: dict[Key, dict[SituationInstance, None]] = defaultdict(dict)
         self._watched: dict[Key, dict[SituationInstance, None]] = defaultdict(dict)
         self._holders: dict[tuple[str, str], dict[SituationInstance, None]] = defaultdict(dict)
-        self._keys: dict[SituationInstance, tuple[list[Key], list[Key], frozenset[tuple[str, str]]]] = {}
+        self._keys: dict[SituationInstance, _Kept] = {}
         self.plan = plan
 
     @property
@@ -219,6 +236,7 @@ class SituationStore:
         self._horizons = sorted({level_of(rule.horizon) for rule in plan.rules})
         # Under other sizes of cells situations are found by other keys.
         for instance in [one for found in self._by_rule.values() for one in found]:
+            self.drop_situation(instance)
             self.add_situation(instance, plan.by_id[instance.rule])
 
     def put_reading(self, reading: ContextReading) -> bool:
@@ -266,28 +284,40 @@ class SituationStore:
 
     def add_situation(self, instance: SituationInstance, rule: PlannedRule) -> None:
         """Takes in a situation; also one that moved, or rests on other things."""
-        seats, watched = list(self._seat_keys(instance, rule)), list(self._watch_keys(instance, rule))
-        before = self._keys.get(instance)
+        before, so = self._keys.get(instance), (instance.centre, instance.seen, instance.ends is not None)
         if before is not None:
-            if before == (seats, watched, instance.seen):
+            if before.so == so:
                 return
             self.drop_situation(instance)
-        self._keys[instance] = (seats, watched, instance.seen)
+        counted = [(one, counted_area(rule, instance.centre, one.name)) for one in rule.counts]
+        kept = self._keys[instance] = _Kept(
+            so,
+            list(self._seat_keys(instance, rule)),
+            list(self._watch_keys(instance, rule)),
+            counted,
+            [
+                self.counts.follow(one.name, area.metres, area.centre.place)
+                for one, area in counted
+                if area.area is None and area.centre.place is not None
+            ],
+        )
         self._by_rule[rule.id][instance] = None
-        for seat in seats:
+        for seat in kept.seats:
             self._seats[seat][instance] = None
-        for place in watched:
+        for place in kept.watched:
             self._watched[place][instance] = None
         for key in instance.seen:
             self._holders[key][instance] = None
 
     def drop_situation(self, instance: SituationInstance) -> None:
         """Forgets a situation that ended."""
-        seats, watched, seen = self._keys.pop(instance)
+        kept = self._keys.pop(instance)
         _remove(self._by_rule, [instance.rule], instance)
-        _remove(self._seats, seats, instance)
-        _remove(self._watched, watched, instance)
-        _remove(self._holders, seen, instance)
+        _remove(self._seats, kept.seats, instance)
+        _remove(self._watched, kept.watched, instance)
+        _remove(self._holders, kept.so[1], instance)
+        for disc in kept.discs:
+            self.counts.unfollow(disc)
 
     def _seat_keys(self, instance: SituationInstance, rule: PlannedRule) -> Iterator[Key]:
         """By what a situation is found that is around a centre."""
@@ -363,21 +393,47 @@ class SituationStore:
             yield from ((level, cell) for cell in cells_around(centre.place, level))
 
     def concerned(
-        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre
+        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre, now: int
     ) -> Iterable[SituationInstance]:
-        """At least the situations that readings or situations of these classes at a centre may change, and those that
-        looked at one of these keys.
+        """At least the situations that readings or situations of these classes at a centre may change at a moment, and
+        those that looked at one of these keys.
         """
         if not self._keys:
             return ()
-        found: dict[SituationInstance, None] = {}
+        around: dict[SituationInstance, None] = {}
         for key in keys:
             if key in self._holders:
-                found.update(self._holders[key])
+                around.update(self._holders[key])
         for place in self._places(centre):
             if place in self._watched:
-                found.update(self._watched[place])
-        return [one for one in found if not self._plan.by_id[one.rule].touched.isdisjoint(names)]
+                around.update(self._watched[place])
+        rules = self._plan.by_id
+        found = [one for one in around if not rules[one.rule].touched.isdisjoint(names)]
+        if self.counts.names and all(name in self.counts.names for name in names):
+            return [one for one in found if not self._goes_on(one, rules[one.rule], now)]
+        return found
+
+    def _goes_on(self, instance: SituationInstance, rule: PlannedRule, now: int) -> bool:
+        """Whether enough count for a situation that reports of entities can end in no other way, for as long as was
+        thought, or longer.
+        """
+        if not rule.ends_by_counts or instance.ends is not None:
+            return False
+        kept = self._keys[instance]
+        # In named places it is told by the tally alone.
+        changes = sum(disc.changes for disc in kept.discs) if len(kept.discs) == len(kept.counted) else -1
+        if changes >= 0 and changes == kept.enough_at:
+            return True
+        lapses = FOR_EVER
+        for count, area in kept.counted:
+            tally = self.counts.tally(count, area, now)
+            if tally.counted < count.enough or tally.lapses < instance.lapses:
+                return False
+            lapses = min(lapses, tally.lapses)
+        kept.enough_at = changes
+        if rule.only_counts and instance.begun:
+            instance.lapses = lapses
+        return True
 
     def _places(self, centre: SituationCentre) -> Iterator[Key]:
         yield ("entity", centre.entity)

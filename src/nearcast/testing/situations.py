@@ -195,7 +195,7 @@ class PlainScene:
         return [one for one in found if is_around(one, named[one.rule], centre, rule, metres)]
 
     def concerned(
-        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre
+        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre, now: int
     ) -> Iterable[SituationInstance]:
         """Every situation that is."""
         return list(self.situations.values())
