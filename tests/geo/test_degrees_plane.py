@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nearcast.geo.degrees_plane import within_in_plane
-from nearcast.geo.shapes import within
+from nearcast.geo.line_pieces import within
 from nearcast.model.geometry_budget import GeometryWork
 from tests.geo.test_shapes import distance, spacing
 

@@ -19,6 +19,7 @@ from nearcast.errors import Mark
 from nearcast.filters.evaluate import NO_CONTEXT, atom_truth
 from nearcast.geo import shapes
 from nearcast.geo.geometry_work import EdgeBoxes, crossing, edge_boxes, meeting
+from nearcast.geo.line_pieces import within
 from nearcast.language.cql2 import parse
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import to_table
@@ -194,7 +195,7 @@ def test_distances_seen_by_edges_are_those_that_are_measured() -> None:
         place = shapes.at(Place("geographic", 10 + degrees, 50.0))
         for metres in (10.0, 1_000.0, 50_000.0, 200_000.0):
             budget = GeometryWork()
-            assert shapes.within(outline, place.shape, metres) == shapes.near(told, place, metres, budget)
+            assert within(outline, place.shape, metres) == shapes.near(told, place, metres, budget)
             assert budget.spent * 50 < work
     assert shapes._seen_by_edges(told, shapes.at(Place("geographic", 13.0, 50.0)), 1_000.0) is False
     assert shapes._seen_by_edges(told, shapes.at(Place("geographic", 11.1, 50.0)), 50_000.0) is True

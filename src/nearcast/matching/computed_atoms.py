@@ -31,6 +31,7 @@ from nearcast.filters.truth import COMPARE, Truth
 from nearcast.geo import shapes
 from nearcast.geo.distance import Floats, geodesic, surely_beyond, unit_vectors
 from nearcast.geo.geometry_work import CORNER
+from nearcast.geo.line_pieces import around
 from nearcast.matching.batch_columns import Rows, pack, words
 from nearcast.model.arrays import Flags, Integers, Truths
 from nearcast.model.columns import places_of
@@ -252,7 +253,7 @@ def _near(call: Call, vectors: ColumnVectors) -> Truths | None:
     if _is_dear(geometry, vectors):
         return None
     shape = geometry.shape
-    middle, radius = shapes.around(shape)
+    middle, radius = around(shape)
     if middle is None:
         return None
     chords = points.vectors - unit_vectors(*(np.array([end]) for end in middle))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import shapely
 
-from nearcast.geo.shapes import within
+from nearcast.geo.line_pieces import within
 from nearcast.geo.zone_shapes import shape_of
 from nearcast.model.arrays import Flags, Floats, Integers, Truths, distinct
 from nearcast.model.event import Coordinates

@@ -23,6 +23,7 @@ from nearcast.filters.expressions import truth_of
 from nearcast.filters.spatial_atoms import in_order, spatial_atoms
 from nearcast.geo import shapes
 from nearcast.geo.distance import SHORTEST, SLACK, Floats, unit_vectors
+from nearcast.geo.line_pieces import ANYWHERE
 from nearcast.matching.bitset import MatchedPairs
 from nearcast.matching.computed_atoms import ChunkFacts, ExpressionReads, facts_of, reads_of, sequences_of
 from nearcast.matching.matcher import FilterMatcher
@@ -175,7 +176,7 @@ def _known(atom: Atom, limits: Limits) -> _SpatialAtom:
     if not isinstance(metres, Constant) or isinstance(metres.value, bool) or not isinstance(metres.value, (int, float)):
         return found
     middle, radius = geometry.disc
-    reach = min(metres.value, shapes.ANYWHERE) + radius
+    reach = min(metres.value, ANYWHERE) + radius
     return found._replace(name=name, middle=tuple(middle.tolist()), reach=reach)
 
 
