@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.geo.distance import wgs84
-from nearcast.geo.shapes import within
+from nearcast.geo.line_pieces import within
 from tests.shared import shared
 
 longitudes = st.floats(-180, 180)
