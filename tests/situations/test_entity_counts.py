@@ -16,7 +16,7 @@ from nearcast.cli.explain_text import situation_lines
 from nearcast.errors import Mark
 from nearcast.geo.dynamic_index import level_of
 from nearcast.language.cql2 import parse
-from nearcast.model.changes import Change, ClockTick
+from nearcast.model.changes import Change, ClockTick, SituationRemoval
 from nearcast.model.event import Event, Place
 from nearcast.model.filter import Atom
 from nearcast.model.limits import Limits
@@ -32,6 +32,7 @@ from nearcast.state.stream_clocks import StreamClocks
 from nearcast.testing.situations import PlainEntityCounts, PlainScene
 from tests.situations.scenes import START, advanced, data_of, defined, ends, inferred, phases, rule, table_of, told
 from tests.situations.test_lasting import END, seen
+from tests.situations.test_stage import restarted
 
 SCENES = pytest.mark.parametrize("scene", [None, PlainScene], ids=["indexed", "plain"])
 PEOPLE = "uform(kind = 'person' AND role <> 'crew')"
@@ -193,6 +194,15 @@ def test_a_rule_counts_the_reports_behind_its_definition(scene: type[PlainScene]
     changes = [(3, change) for _, change in defined(more)[1:]]
     found = advanced(stage, changes, table_of([person(2, "c"), person(3, "a")], 3))
     assert [(5, "later", "begin"), (5, "inside", "begin")] == phases(found)
+
+
+def test_what_is_counted_is_stored_where_rules_are_made_ready_later() -> None:
+    """As a rule went, and nothing has come since."""
+    stage = SituationStage()
+    ones = defined([crowd(3), rule("other", "Drill", "Button = TRUE")])
+    advanced(stage, ones, table_of([person(0, "a"), person(1, "b")]))
+    advanced(stage, [(3, SituationRemoval("other"))], table_of([]))
+    assert [(4, "crowd", "begin")] == phases(advanced(restarted(stage), [], table_of([person(2, "c")], 3)))
 
 
 # Metres from a corner, at heights; on the globe the same in degrees, beside the antimeridian.

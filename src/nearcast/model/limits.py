@@ -38,8 +38,9 @@ class Limits:
     """Work on geometries for one atom and event, in units of which forty million take a second (semantics §12)."""
     event_geometry_work: int = 6_000_000
     """Such work for one event and the atoms of the filters of all subscriptions, as much for those of all layers of
-    zones, of the sides of relations, and for the pairs of relations: beyond it the rest are UNKNOWN, in the order of
-    semantics §12. A tenth of a second, or two; the largest fire under 1,500 areas of 20 corners takes no more.
+    zones, of the sides of relations, for the pairs of relations, and for the conditions of situation rules: beyond it
+    the rest are UNKNOWN, in the order of semantics §12. A tenth of a second, or two; the largest fire under 1,500 areas
+    of 20 corners takes no more.
     """
     relation_partners: int = 600
     """Pairs of one relation that an entity brings about: beyond it one does not begin with another that has as many.

@@ -397,7 +397,11 @@ class IndexedEntityCounts:
         return {name: own.missed for name, own in self._by_name.items() if own.missed is not None}
 
     def restore(self, reports: Iterable[ContextReading], missed: Mapping[str, int]) -> None:
-        """Puts back what `everything` and `missed` gave."""
+        """Puts back what `everything` and `missed` gave; also what is counted when rules are made ready."""
+        reports = list(reports)
+        for name in (*missed, *(one.name for one in reports)):
+            if name not in self._by_name:
+                self._by_name[name] = _CountedName(SpatialHash(()))
         for name, moment in missed.items():
             self._by_name[name].missed = moment
         for report in reports:

@@ -8,7 +8,6 @@ condition of it is, or a reading denies it; else unknown.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,8 +18,7 @@ from nearcast.filters.expressions import truth_of
 from nearcast.filters.truth import Truth, negated, some
 from nearcast.model.event import Place
 from nearcast.model.expression import Call
-from nearcast.model.geometry_budget import GeometryWork
-from nearcast.model.limits import Limits
+from nearcast.model.geometry_budget import SPENT, EventGeometryWork, GeometryWork
 from nearcast.model.values import Value
 from nearcast.situations.entity_counts import (
     FOR_EVER,
@@ -32,9 +30,9 @@ from nearcast.situations.entity_counts import (
     finding_of,
     truth_of_count,
 )
+from nearcast.situations.geometries.condition_work import ConditionLimits
 from nearcast.situations.readings import ContextReading, ReadingStore, SituationCentre
 from nearcast.situations.rule_plan import ConditionBranch, ConditionLeaf, ConditionNode, PlannedRule, RulePlan, leaves
-from nearcast.state.timeline import Excess
 from nearcast.state.windows import Aggregate, AggregateFinding, ReadingWindows
 
 Condition = tuple[str, int, str]
@@ -58,16 +56,6 @@ class RunningSituation(Protocol):
     @property
     def begun(self) -> bool:
         """Whether it is; else its rule has not held for long enough."""
-
-
-@dataclass(slots=True)
-class ConditionLimits:
-    """What conditions may take. `excess` counts those that came to a limit, by the entity and the class of the longest
-    reading that they compared, in the places of source and type.
-    """
-
-    limits: Limits = field(default_factory=Limits)
-    excess: Counter[Excess] = field(default_factory=Counter)
 
 
 class SituationWorld(Protocol):
@@ -114,11 +102,24 @@ class Evidence:
 
 class RuleEvaluation:
     """One centre at one moment. `lapses` is the first moment at which what was looked at may count otherwise;
-    `seen` are the keys of all that was looked at; `limited` says to which limits conditions came, by rule and number.
+    `seen` are the keys of all that was looked at; `limited` says to which limits conditions came, by rule and number;
+    `undecided`: for some of them no work was left.
+
+    `together` is what all that is looked at with it takes of the work on geometries, and may take. Without it a look
+    explains: it counts nothing, and what was left undecided stays so. Nor does one count that is `tentative`.
     """
 
-    def __init__(self, world: SituationWorld, centre: SituationCentre, now: int) -> None:
+    def __init__(
+        self,
+        world: SituationWorld,
+        centre: SituationCentre,
+        now: int,
+        together: EventGeometryWork | None = None,
+        tentative: bool = False,
+    ) -> None:
         self._world = world
+        self._together, self._counts = together, together is not None and not tentative
+        self._truths: dict[ConditionLeaf, Truth] = {}
         self._centre = centre
         self._now = now
         self._found: dict[tuple[PlannedRule, str], list[ContextReading]] = {}
@@ -127,6 +128,7 @@ class RuleEvaluation:
         self.lapses = FOR_EVER
         self.seen: set[tuple[str, str]] = set()
         self.limited: dict[tuple[str, int], str] = {}
+        self.undecided = False
 
     def verdict(self, rule: PlannedRule, held: bool = False) -> tuple[Truth, str]:
         """Whether there is a situation of this rule, and the id of the necessary rule that refutes it; `held`: there
@@ -146,8 +148,8 @@ class RuleEvaluation:
         if isinstance(node, ConditionLeaf):
             return self.truth(node, rule) is True
         if node.every:
-            return all(self._holds(part, rule) for part in node.parts)
-        return any(self._holds(part, rule) for part in node.parts)
+            return all(self._holds(part, rule) for part in node.by_work)
+        return any(self._holds(part, rule) for part in node.by_work)
 
     def truth(self, node: ConditionNode, rule: PlannedRule) -> Truth:
         """The truth of conditions of a rule."""
@@ -155,7 +157,7 @@ class RuleEvaluation:
             found = self._leaf(node, rule)
             return negated(found) if node.negated else found
         unknown = False
-        for part in node.parts:
+        for part in node.by_work:
             found = self.truth(part, rule)
             if found is not node.every and found is not None:
                 return found
@@ -200,19 +202,49 @@ class RuleEvaluation:
         facts = {name: self._values(name, rule) for name in leaf.names}
         for aggregate in leaf.aggregates:
             facts[aggregate.text] = tuple(value for _, value in self._aggregated(aggregate, rule))
-        work = GeometryWork(self._world.conditions.limits)
+        if not leaf.spatial:
+            return truth_of(call, _Facts(facts))
+        # However often it is asked for around here, geometries are compared once.
+        if leaf not in self._truths:
+            self._truths[leaf] = self._compared(leaf, call, rule, facts)
+        return self._truths[leaf]
+
+    def _compared(
+        self, leaf: ConditionLeaf, call: Call, rule: PlannedRule, facts: Mapping[str, tuple[Value, ...]]
+    ) -> Truth:
+        """The truth of a condition that compares geometries, as far as the work for that goes."""
+        conditions = self._world.conditions
+        read = [one for name in leaf.names for one in self.readings(name, rule)]
+        told = conditions.told(read)
+        work = GeometryWork(conditions.limits, comparing=False, told=told)
         found = truth_of(call, _Facts(facts, work=work))
+        if work.lacking:
+            look = rule.id, leaf.number, self._centre.entity, rule.area_at(self._centre)
+            together = self._together
+            spent = look in conditions.undecided if together is None else together.beyond
+            if self._counts:
+                conditions.note(look, not spent)
+            if spent:
+                self.undecided = True
+                self._note_limit(leaf, rule, read, SPENT, conditions.reason)
+                return None
+            work = GeometryWork(conditions.limits, told=told)
+            found = truth_of(call, _Facts(facts, work=work))
+            if together is not None:
+                together.count(work)
         if work.beyond:
-            self._note_limit(leaf, rule, work)
+            self._note_limit(leaf, rule, read, work.beyond, work.reason)
         return found
 
-    def _note_limit(self, leaf: ConditionLeaf, rule: PlannedRule, work: GeometryWork) -> None:
+    def _note_limit(
+        self, leaf: ConditionLeaf, rule: PlannedRule, read: Sequence[ContextReading], limit: str, reason: str
+    ) -> None:
         """Counts that a condition came to a limit, for what has the longest geometry of those that it read."""
-        read = [one for name in leaf.names for one in self.readings(name, rule)]
         longest = max(read, key=lambda one: (_length(one.value), one.entity, one.name), default=None)
         entity, name = ("", leaf.names[0] if leaf.names else "") if longest is None else (longest.entity, longest.name)
-        self._world.conditions.excess[entity, name, work.beyond] += 1
-        self.limited[rule.id, leaf.number] = work.reason
+        if self._counts:
+            self._world.conditions.excess[entity, name, limit] += 1
+        self.limited[rule.id, leaf.number] = reason
 
     def _values(self, name: str, rule: PlannedRule) -> tuple[Value, ...]:
         # Of very many choices among values only the first count, so they have an order that no index decides.
@@ -355,13 +387,12 @@ class SeatViews:
 
     def __init__(
         self,
-        world: SituationWorld,
         rule: PlannedRule,
-        now: int,
+        view: Callable[[SituationCentre], RuleEvaluation],
         centres: Sequence[SituationCentre],
         moves: Sequence[SituationCentre],
     ) -> None:
-        self._world, self._rule, self._now, self._centres, self._moves = world, rule, now, centres, moves
+        self._rule, self._view, self._centres, self._moves = rule, view, centres, moves
 
     @cached_property
     def complete(self) -> Seats:
@@ -382,7 +413,7 @@ class SeatViews:
             yield from ((centre, view) for centre, view in views if not is_around(centre) and view.holds(self._rule))
 
     def _views(self, centres: Sequence[SituationCentre]) -> Iterator[tuple[SituationCentre, RuleEvaluation]]:
-        return ((centre, RuleEvaluation(self._world, centre, self._now)) for centre in centres)
+        return ((centre, self._view(centre)) for centre in centres)
 
 
 def counted_area(rule: PlannedRule, centre: SituationCentre, name: str) -> CountedArea:

@@ -14,13 +14,13 @@ long; meanwhile it may hold again, or move. Both fall due as readings grow old: 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from typing import Protocol
 
+from nearcast.model.geometry_budget import EventGeometryWork
 from nearcast.model.situation import Phase
 from nearcast.situations.entity_counts import FOR_EVER
 from nearcast.situations.evaluation import (
@@ -196,15 +196,9 @@ class SituationEngine:
         """
         if (first := self.due) is None or first > until:
             return first
-        counted = Counter(self.scene.conditions.excess)
-        try:
-            return self._looked_ahead(until)
-        finally:
-            # What is only looked at ahead is counted when it comes.
-            self.scene.conditions.excess.clear()
-            self.scene.conditions.excess.update(counted)
+        return self._looked_ahead(until, self._work_of_one())
 
-    def _looked_ahead(self, until: int) -> int | None:
+    def _looked_ahead(self, until: int, together: EventGeometryWork) -> int | None:
         waiting, grounds, looks = list(self._lapses), dict[int, tuple[Evidence, ...]](), 0
         lapses = {instance.order: instance.lapses for _, _, instance in waiting if instance.running}
         while waiting and waiting[0][0] <= until:
@@ -215,7 +209,7 @@ class SituationEngine:
             elif moment == expected:
                 looks += 1
                 rests = grounds.get(order, instance.grounds)
-                quiet = self._rests_on(instance, rests, moment) if looks <= LOOKS else None
+                quiet = self._rests_on(instance, rests, moment, together) if looks <= LOOKS else None
                 if quiet is None:
                     return moment
                 lapses[order], grounds[order] = quiet
@@ -223,13 +217,14 @@ class SituationEngine:
         return waiting[0][0] if waiting else None
 
     def _rests_on(
-        self, instance: SituationInstance, before: Iterable[Evidence], moment: int
+        self, instance: SituationInstance, before: Iterable[Evidence], moment: int, together: EventGeometryWork
     ) -> tuple[int, tuple[Evidence, ...]] | None:
         """Until when a situation goes on from a moment without a word, and on what; None: it may be told."""
         rule = self._rule(instance)
         if not instance.begun or instance.ends is not None or rule.steady:
             return None
-        view = RuleEvaluation(self.scene, instance.centre, moment)
+        # What is only looked at ahead is counted when it comes.
+        view = RuleEvaluation(self.scene, instance.centre, moment, together, tentative=True)
         if not view.verdict(rule, held=True)[0]:
             return None
         after = view.grounds(rule.held, rule, before)
@@ -242,10 +237,13 @@ class SituationEngine:
     def expire_until(self, now: int, cause: int) -> Iterator[SituationChanged]:
         """Lets time pass up to a moment: readings grow old."""
         self._begin(cause)
+        last, together = -1, self._work_of_one()
         while (moment := self.due) is not None and moment <= now:
+            if moment != last:
+                last, together = moment, self._work_of_one()
             instance = self._next()
             self.now = max(self.now, moment)
-            yield from self._settle({self._rule(instance).order: _Work({instance: None})}, lapsed=True)
+            yield from self._settle({self._rule(instance).order: _Work({instance: None})}, together, lapsed=True)
         self.now = max(self.now, now)
 
     def fold_readings(self, readings: Sequence[ContextReading], cause: int) -> Iterable[SituationChanged]:
@@ -276,7 +274,7 @@ class SituationEngine:
                 # A late reading may be too old by now: with it nothing begins.
                 if rule.valid is None or self.now - reading.moment <= rule.valid:
                     self._seat(pending, rule, centre)
-        return self._settle(pending) if pending else ()
+        return self._settle(pending, self._work_of_one()) if pending else ()
 
     def _look_again(
         self, readings: Sequence[ContextReading], centre: SituationCentre, pending: Pending, carrying: bool = True
@@ -292,6 +290,7 @@ class SituationEngine:
 
     def forget(self, entities: Collection[str]) -> None:
         """Drops the readings of some entities. Situations that counted them are looked at with the next event."""
+        self.scene.conditions.forget(entities)
         for report in self.scene.forget(entities):
             for instance in self.scene.concerned([report.name], [], report.centre, self.now):
                 instance.lapses = min(instance.lapses, self.now)
@@ -309,13 +308,14 @@ class SituationEngine:
                 if after.get(rule.id) != rule.after or (zone is not None and zone not in plan.zones):
                     yield from self._end(instance, rule, REMOVED)
         self.scene.plan = plan
+        self.scene.conditions.replan()
         if areas is not None:
             self.scene.rezone(areas)
         pending: Pending = {}
         for rule in plan.rules:
             for instance in self.scene.running(rule):
                 self._work(pending, rule).instances[instance] = None
-        yield from self._settle(pending)
+        yield from self._settle(pending, None)
 
     def keep(self, plan: RulePlan) -> None:
         """Goes on with these rules, which are as they were; of the others nothing more is known, and nothing told."""
@@ -364,17 +364,31 @@ class SituationEngine:
         work = self._work(pending, rule)
         work.centres += [one for one in rule.seats(centre) if one not in work.centres]
 
-    def _settle(self, pending: Pending, lapsed: bool = False) -> Iterator[SituationChanged]:
-        """Decides rules, lower ones first, and those above of which something changed below."""
+    def _work_of_one(self) -> EventGeometryWork:
+        """What the conditions may take of work on geometries for one report, or for what falls due at one moment."""
+        return EventGeometryWork(self.scene.conditions.limits)
+
+    def _view(self, together: EventGeometryWork | None, centre: SituationCentre) -> RuleEvaluation:
+        return RuleEvaluation(self.scene, centre, self.now, together or self._work_of_one())
+
+    def _settle(
+        self, pending: Pending, together: EventGeometryWork | None, lapsed: bool = False
+    ) -> Iterator[SituationChanged]:
+        """Decides rules, lower ones first, and those above of which something changed below. `together` is what they
+        may take; None: each look as much as one report lets all take.
+        """
         while pending:
             order = min(pending)
-            yield from self._decide(self.plan.rules[order], pending.pop(order), pending, lapsed)
+            yield from self._decide(self.plan.rules[order], pending.pop(order), pending, together, lapsed)
 
-    def _decide(self, rule: PlannedRule, work: _Work, pending: Pending, lapsed: bool) -> Iterator[SituationChanged]:
-        seats = SeatViews(self.scene, rule, self.now, work.centres, work.moves)
+    def _decide(
+        self, rule: PlannedRule, work: _Work, pending: Pending, together: EventGeometryWork | None, lapsed: bool
+    ) -> Iterator[SituationChanged]:
+        seats = SeatViews(rule, partial(self._view, together), work.centres, work.moves)
         for instance in sorted(work.instances, key=lambda one: one.order):
             if instance.running:
-                yield from self._again(instance, rule, seats, pending, lapsed)
+                view = self._view(together, instance.centre)
+                yield from self._again(instance, rule, view, seats, pending, lapsed)
         # Looked up only now: one that began or moved just before is around, and goes on instead.
         for centre, view in seats.left(partial(self._is_around, rule)):
             yield from self._new(rule, centre, view, pending)
@@ -387,12 +401,12 @@ class SituationEngine:
         self,
         instance: SituationInstance,
         rule: PlannedRule,
+        view: RuleEvaluation,
         seats: SeatViews,
         pending: Pending,
         lapsed: bool,
     ) -> Iterator[SituationChanged]:
         """Looks at a situation again."""
-        view = RuleEvaluation(self.scene, instance.centre, self.now)
         # What has failed begins anew to hold, without a margin.
         held = instance.ends is None
         truth, refuted = view.verdict(rule, held)
@@ -401,6 +415,9 @@ class SituationEngine:
             if other and instance.begun:
                 yield self._happening("update", instance, rule)
             yield from self._beginning(instance, rule, pending)
+            return
+        if truth is None and view.undecided and instance.begun and held:
+            self._go_on(instance, rule, view)
             return
         moved = self._moved(instance, rule, seats.complete, seats.carrying if held else [])
         if moved is not None:
@@ -456,6 +473,12 @@ class SituationEngine:
             elif centre.entity in resting or (apart is not None and apart <= rule.widest):
                 return number
         return None
+
+    def _go_on(self, instance: SituationInstance, rule: PlannedRule, view: RuleEvaluation) -> None:
+        """Lets a situation be as it was, for which no work on geometries was left, until it is looked at again."""
+        instance.lapses, instance.seen = view.lapses, frozenset(view.seen)
+        self.scene.add_situation(instance, rule)
+        self._await(instance)
 
     def _rest(self, instance: SituationInstance, rule: PlannedRule, view: RuleEvaluation, held: bool = False) -> bool:
         """Lets a situation rest on what a view has, by the margins of one that is `held`; whether that is something

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from nearcast.filters.spatial_atoms import spatial_atoms
 from nearcast.filters.truth import COMPARE
 from nearcast.model.expression import Call, Property, parts
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, atoms
@@ -124,7 +125,8 @@ class ConditionLeaf:
     """One condition, or its negation. `situation`: the class of situations that it asks for, if it does. `compares`:
     what compares a number with `limit`, where the condition is nothing else. `number`: which of its rule's it is.
     `aggregates` are those over a time that it computes with; in `computed`, which is what it computes, they are
-    attributes. `counted`: what it counts, if it compares a count of entities.
+    attributes. `counted`: what it counts, if it compares a count of entities. `spatial`: whether it compares
+    geometries.
     """
 
     atom: Atom
@@ -137,14 +139,21 @@ class ConditionLeaf:
     aggregates: tuple[Aggregate, ...] = ()
     computed: Call | None = None
     counted: EntityCount | None = None
+    spatial: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConditionBranch:
-    """`every`: holds if all parts hold; else if some part does."""
+    """`every`: holds if all parts hold; else if some part does. `by_work` are the parts in the order in which they are
+    looked at: last those that compare geometries, by themselves or in a rule below, where the others do not decide.
+    """
 
     every: bool
     parts: tuple[ConditionNode, ...]
+    by_work: tuple[ConditionNode, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_work", self.by_work or self.parts)
 
 
 ConditionNode = ConditionLeaf | ConditionBranch
@@ -160,9 +169,9 @@ class PlannedRule:
     conditions by which one may complete the rule. `necessary` are the rules that must not be false where this one
     holds. `steady`: while what it rests on stays, it holds, whatever else is read. `hidden`: it is an action's, and
     concludes nothing. `counts` is what it counts where it holds already; `ends_by_counts`: reports of entities end what
-    holds only where these are too few; `only_counts`: it has no other conditions. `held` is `tree` with the margins of
-    what holds already. In microseconds are `valid`, and for how long it must hold, or not, before a situation begins or
-    ends: `begin` and `end`.
+    holds only where these are too few; `only_counts`: it has no other conditions. `spatial`: it compares geometries, or
+    a rule below does. `held` is `tree` with the margins of what holds already. In microseconds are `valid`, and for how
+    long it must hold, or not, before a situation begins or ends: `begin` and `end`.
     """
 
     id: str
@@ -190,6 +199,7 @@ class PlannedRule:
     counts: tuple[EntityCount, ...] = ()
     ends_by_counts: bool = False
     only_counts: bool = False
+    spatial: bool = False
 
     @property
     def counting(self) -> bool:
@@ -252,6 +262,8 @@ def plan(ontology: Ontology, defined: Iterable[DefinedRule]) -> RulePlan:
     concluding = {name: tuple(rule for rule in sufficient if rule.concludes in served[name]) for name in situations}
     demanding = {name: _demanding(name, necessary, above) for name in situations}
     found = RulePlan(ontology, tuple(rule for rule in rules if rule not in necessary), served, concluding, demanding)
+    if any(leaf.spatial for rule in rules for leaf in leaves(rule.tree)):
+        _set_spatial(rules, found)
     found.by_id = {rule.id: rule for rule in found.rules}
     for number, rule in enumerate(found.rules):
         rule.order = number
@@ -259,6 +271,39 @@ def plan(ontology: Ontology, defined: Iterable[DefinedRule]) -> RulePlan:
         _spread(rule, found)
     found.above = {name: tuple(rule for rule in found.rules if name in rule.touched) for name in situations}
     return found
+
+
+def _set_spatial(rules: Iterable[PlannedRule], found: RulePlan) -> None:
+    """Lets rules know where geometries are compared, and compare them last. Lower rules come first."""
+    known: dict[str, bool] = {}
+
+    def below(name: str) -> bool:
+        """Whether a rule for a class, or one that it must not contradict, compares geometries."""
+        if name not in known:
+            lower = (*found.concluding.get(name, ()), *found.demanding.get(name, ()))
+            known[name] = any(one.spatial or is_spatial(one.tree) for one in lower)
+        return known[name]
+
+    def is_spatial(node: ConditionNode) -> bool:
+        """Whether conditions compare geometries."""
+        if isinstance(node, ConditionBranch):
+            return any(map(is_spatial, node.parts))
+        return node.spatial or (node.situation is not None and below(node.situation))
+
+    def ordered(node: ConditionNode) -> ConditionNode:
+        """The same conditions, those that compare geometries last."""
+        if isinstance(node, ConditionLeaf):
+            return node
+        parts = tuple(map(ordered, node.parts))
+        return ConditionBranch(node.every, parts, tuple(sorted(parts, key=is_spatial)))
+
+    for rule in rules:
+        demanding = () if rule.hidden else found.demanding.get(rule.concludes, ())
+        rule.spatial = is_spatial(rule.tree) or any(is_spatial(one.tree) for one in demanding)
+        if rule.spatial:
+            held = rule.held is not rule.tree
+            rule.tree, rule.against = ordered(rule.tree), ordered(rule.against)
+            rule.held = ordered(rule.held) if held else rule.tree
 
 
 def _demanding(
@@ -329,7 +374,8 @@ def _held(node: ConditionNode, margins: Mapping[str, float]) -> ConditionNode:
 def _computed(leaf: ConditionLeaf, call: Call) -> ConditionLeaf:
     aggregates, computed = aggregates_in(call), by_name(call)
     assert isinstance(computed, Call), "a condition is a comparison"
-    return replace(leaf, aggregates=aggregates, computed=computed)
+    spatial = any(spatial_atoms(leaf.atom))
+    return replace(leaf, aggregates=aggregates, computed=computed, spatial=spatial)
 
 
 def spans_of(rules: Iterable[PlannedRule], served: Mapping[str, frozenset[str]]) -> dict[str, int]:

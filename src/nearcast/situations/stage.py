@@ -349,7 +349,8 @@ class SituationStage:
     def _limit(self, lane: ReorderBuffer) -> None:
         """Lets the limits of the settings hold in a lane."""
         scene = lane.engine.scene
-        scene.windows.limits = scene.counts.limits = scene.conditions.limits = self._limits
+        scene.windows.limits = scene.counts.limits = self._limits
+        scene.conditions.limit(self._limits)
 
     def _hidden(self, position: int) -> Iterator[DefinedRule]:
         """The rules of actions that several situations together call for."""

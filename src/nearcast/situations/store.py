@@ -13,7 +13,8 @@ from nearcast.model.event import Place
 from nearcast.model.ontology import Ontology
 from nearcast.situations.counted_reports import FollowedDisc, IndexedEntityCounts
 from nearcast.situations.entity_counts import FOR_EVER, CountedArea, EntityCount
-from nearcast.situations.evaluation import ConditionLimits, counted_area
+from nearcast.situations.evaluation import counted_area
+from nearcast.situations.geometries.condition_work import ConditionLimits
 from nearcast.situations.lifecycle import SituationInstance
 from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, is_near, separation
 from nearcast.situations.rule_plan import PlannedRule, RulePlan, leaves, spans_of
@@ -408,7 +409,7 @@ class SituationStore:
             if place in self._watched:
                 around.update(self._watched[place])
         rules = self._plan.by_id
-        found = [one for one in around if not rules[one.rule].touched.isdisjoint(names)]
+        found = [one for one in around if self._is_touched(one, names, keys, centre)]
         if self.counts.names and all(name in self.counts.names for name in names):
             return [one for one in found if not self._goes_on(one, rules[one.rule], now)]
         return found
@@ -417,7 +418,8 @@ class SituationStore:
         """Whether enough count for a situation that reports of entities can end in no other way, for as long as was
         thought, or longer.
         """
-        if not rule.ends_by_counts or instance.ends is not None:
+        # Of those that compare geometries none is left out by what is counted: which looks there are rests on no index.
+        if not rule.ends_by_counts or rule.spatial or instance.ends is not None:
             return False
         kept = self._keys[instance]
         # In named places it is told by the tally alone.
@@ -434,6 +436,18 @@ class SituationStore:
         if rule.only_counts and instance.begun:
             instance.lapses = lapses
         return True
+
+    def _is_touched(
+        self,
+        instance: SituationInstance,
+        names: Collection[str],
+        keys: Collection[tuple[str, str]],
+        centre: SituationCentre,
+    ) -> bool:
+        rule = self._plan.by_id[instance.rule]
+        if rule.touched.isdisjoint(names):
+            return False
+        return not rule.spatial or is_concerned(instance, rule, keys, centre, self._plan)
 
     def _places(self, centre: SituationCentre) -> Iterator[Key]:
         yield ("entity", centre.entity)
@@ -464,6 +478,28 @@ def is_around(
         return seated in centre.areas
     apart = separation(centre, instance.centre)
     return apart is not None and apart <= metres
+
+
+def is_concerned(
+    instance: SituationInstance,
+    rule: PlannedRule,
+    keys: Collection[tuple[str, str]],
+    centre: SituationCentre,
+    plan: RulePlan,
+) -> bool:
+    """Whether what has these keys, or is at a centre, matters to a situation of a rule, whatever cells there are: where
+    geometries are compared a look takes work, so which there are rests on no index.
+    """
+    if not instance.seen.isdisjoint(keys):
+        return True
+    seat, areas = instance.centre, centre.areas
+    if centre.entity == seat.entity or not rule.touched_areas.isdisjoint(areas):
+        return True
+    if rule.zones is not None and rule.area_at(seat) in areas:
+        return True
+    if any(layer_prefix(zone_name(area)[0]) in rule.touched_zones for area in areas if area in plan.zones):
+        return True
+    return centre.place is not None and seat.place is not None and is_near(centre, seat, rule.horizon)
 
 
 def asked_for(plan: RulePlan) -> Iterator[tuple[PlannedRule, str]]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from nearcast.model.limits import Limits
 from nearcast.situations.entity_counts import FOR_EVER, CountedArea, EntityCount, EntityTally, counts_in
-from nearcast.situations.evaluation import ConditionLimits, satisfied
+from nearcast.situations.evaluation import satisfied
+from nearcast.situations.geometries.condition_work import ConditionLimits
 from nearcast.situations.lifecycle import SituationInstance
 from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, is_near
 from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan, leaves
-from nearcast.situations.store import all_rules, is_around
+from nearcast.situations.store import all_rules, is_around, is_concerned
 from nearcast.state.lateness import FOREVER
 from nearcast.state.windows import Aggregate, AggregateFinding, KeptReading, aggregated
 
@@ -86,12 +87,12 @@ class PlainEntityCounts:
     beyond: Counter[str] = field(default_factory=Counter)
 
     def put_report(self, report: ContextReading) -> bool:
-        """Takes in the report of an entity, if it is the newest."""
+        """Takes in the report of an entity, if it is the newest; whether that may change a count."""
         before = self.all.get(report.key)
         if before is not None and before.moment > report.moment:
             return False
         self.all[report.key] = report
-        return True
+        return report.value is not False or (before is not None and before.value is not False)
 
     def newest(self, entity: str, name: str) -> ContextReading | None:
         """The newest report of an entity."""
@@ -157,8 +158,9 @@ class PlainScene:
         return len(self.readings.all) + len(self.counts.all)
 
     def left_by(self, entity: str) -> Collection[SituationCentre]:
-        """Every situation is concerned by what comes, wherever an entity was."""
-        return ()
+        """Where an entity counts until its next report comes."""
+        counting = [one for one in self.counts.all.values() if one.entity == entity and one.value is not False]
+        return list(dict.fromkeys(one.centre for one in counting))
 
     def forget(self, entities: Collection[str]) -> Iterable[ContextReading]:
         """Drops the readings of some entities, but for those that a situation looked at."""
@@ -197,8 +199,17 @@ class PlainScene:
     def concerned(
         self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre, now: int
     ) -> Iterable[SituationInstance]:
-        """Every situation that is."""
-        return list(self.situations.values())
+        """Every situation that is; of rules that compare geometries, for which each look takes work, those that may
+        change.
+        """
+        rules = self.plan.by_id
+        every = ((one, rules[one.rule]) for one in self.situations.values())
+        return [
+            one
+            for one, rule in every
+            if not rule.spatial
+            or (not rule.touched.isdisjoint(names) and is_concerned(one, rule, keys, centre, self.plan))
+        ]
 
     def completed(self, reading: ContextReading, now: int) -> Iterable[PlannedRule]:
         """The rules of which the reading makes some condition hold."""

@@ -1,0 +1,1 @@
+"""Geometries of readings in the conditions of rules: what is around them, and what comparing them may take."""
