@@ -23,14 +23,16 @@ from nearcast.model.zone import ZoneLayer, ZoneRule
 from nearcast.pipeline.snapshots import MANIFEST, load, save
 from nearcast.relations.admission import PairAdmission
 from nearcast.relations.aggregates.entity_windows import EntityWindows
+from nearcast.relations.entity_table import EntityTable
+from nearcast.relations.filter_members import FilterMembers
 from nearcast.relations.gatherings import GatheringStates
+from nearcast.relations.geometries.remembered_events import RememberedEvents
 from nearcast.relations.lanes.delayed import DelayedRelations
 from nearcast.relations.lanes.heard_events import HeardEvents
 from nearcast.relations.lanes.scopes import Scopes
 from nearcast.relations.pair_rules import PairRules
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.plain import EventwiseRelations
-from nearcast.relations.reports import EntityTable
 from nearcast.relations.stage import RelationStage
 from nearcast.situations.lifecycle import SituationEngine
 from nearcast.situations.readings import NamedAreas
@@ -69,10 +71,13 @@ KEPT: dict[str, tuple[object, str, str]] = {
     # Pairs have files of their own; numbers follow from the order of definitions.
     "PairRelations": (
         PairRelations(EntityTable()),
-        "rules known _members _newest shards admission",
+        "rules known members remembered shards admission",
         # Values follow from the windows; who explains an undecided pair goes through all from the beginning.
-        "_index _spatial _geometries _boxes limits excess looks _asked _values undecided",
+        "limits excess looks _asked _values undecided",
     ),
+    "FilterMembers": (FilterMembers(), "columns", "_index _spatial"),
+    # What was read of the events, and the boxes around them, follow from these.
+    "RememberedEvents": (RememberedEvents(), "events", "geometries _boxes _limits"),
     "EntityWindows": (
         EntityWindows(EntityTable()),
         "known readings",

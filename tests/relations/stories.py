@@ -22,10 +22,10 @@ from nearcast.model.relation import Relation
 from nearcast.model.subscription import Settings
 from nearcast.model.values import Value
 from nearcast.relations.lanes.scopes import Scopes
+from nearcast.relations.lanes.stored_pairs import restore, stored
 from nearcast.relations.lanes.stored_scopes import scopes_document, scopes_of
 from nearcast.relations.pair_rules import PairRule, PairRules
 from nearcast.relations.stage import RelationStage
-from nearcast.relations.stored_pairs import restore, stored
 from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.model.changes import RelationRemoval
+from nearcast.relations.entity_table import EntityTable
 from nearcast.relations.lanes.scopes import Scopes
-from nearcast.relations.reports import EntityTable
+from nearcast.relations.lanes.stored_pairs import PAIRS, restore, stored
 from nearcast.relations.shards import shards_of
 from nearcast.relations.stage import RelationStage
-from nearcast.relations.stored_pairs import PAIRS, restore, stored
 from nearcast.state.derived import StageInput
 from nearcast.suppression.guarded import GuardedState, GuardedStates
 from nearcast.testing.relations import Reference

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nearcast.relations.reports import ROOM, GrowableTable
+from nearcast.relations.entity_table import ROOM, GrowableTable
 
 
 def test_a_row_in_the_place_of_a_dropped_one_has_what_is_given_and_else_the_fill() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nearcast.geo.distance import distance
 from nearcast.model.columns import EVENTS, to_table
 from nearcast.relations import transition_tables as module
-from nearcast.relations.reports import GEOGRAPHIC, NOWHERE, PLANAR
+from nearcast.relations.entity_table import GEOGRAPHIC, NOWHERE, PLANAR
 from nearcast.relations.told_pairs import COLUMNS, AtRow, PlaceColumns, ToldPairs, joined_told
 from nearcast.relations.transition_events import Participant, Transition, transition_events
 from nearcast.relations.transition_tables import CausingEvents, transition_tables

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.model.columns import to_table
+from nearcast.relations.entity_table import EntityTable
 from nearcast.relations.pair_rules import PairRules
-from nearcast.relations.reports import EntityTable, ReportTable
+from nearcast.relations.reports import ReportTable
 from nearcast.relations.shards import pair_rows
 from nearcast.relations.transition_events import CAUSED, EXPIRED, OVERDUE
 from nearcast.relations.transitions import (

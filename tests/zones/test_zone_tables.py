@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from nearcast.model.columns import EVENTS, to_table
 from nearcast.model.zone import Zone
-from nearcast.relations.reports import GEOGRAPHIC, NOWHERE, PLANAR, moment_of
+from nearcast.relations.entity_table import GEOGRAPHIC, NOWHERE, PLANAR
+from nearcast.relations.reports import moment_of
 from nearcast.relations.told_pairs import PlaceColumns
 from nearcast.relations.transition_tables import CausingEvents
 from nearcast.state.lateness import NEVER

@@ -16,9 +16,9 @@ from nearcast.model.limits import Limits
 from nearcast.model.relation import Pair, Relation
 from nearcast.model.values import Value
 from nearcast.relations.admission import Crowding
-from nearcast.relations.pairs import PairStanding
 from nearcast.relations.reports import moment_of
 from nearcast.relations.transition_events import Transition
+from nearcast.relations.transitions import PairStanding
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.windows import AggregateFinding, too_many
 

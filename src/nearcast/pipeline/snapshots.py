@@ -38,9 +38,9 @@ from nearcast.model.changes import (
 )
 from nearcast.model.columns import EVENTS, to_events
 from nearcast.relations.lanes.scopes import Scopes
+from nearcast.relations.lanes.stored_pairs import restore, stored
 from nearcast.relations.lanes.stored_scopes import scopes_document, scopes_of
 from nearcast.relations.shards import SHARDS
-from nearcast.relations.stored_pairs import restore, stored
 from nearcast.runtime.private_folder import private_folder
 from nearcast.situations.stage import SituationStage
 from nearcast.situations.stored_situations import situations_document, situations_of

@@ -24,8 +24,9 @@ import numpy as np
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.limits import Limits
 from nearcast.relations.candidates import Unlooked
+from nearcast.relations.entity_table import GrowableTable
 from nearcast.relations.pair_rules import PairRule, PairRules
-from nearcast.relations.reports import GrowableTable, ReportTable, names_in_order
+from nearcast.relations.reports import ReportTable, names_in_order
 from nearcast.relations.transitions import BEGINS, PairEffects
 
 LISTED = 100

@@ -14,9 +14,10 @@ import numpy.typing as npt
 from nearcast.geo.columnar_index import TimedPoints, near_pairs, square_limit
 from nearcast.model.arrays import Flags, Integers, distinct
 from nearcast.model.relation import Named, Side
+from nearcast.relations.entity_table import GEOGRAPHIC, PLACE, PLANAR, EntityTable
 from nearcast.relations.geometries.boxes import PointBoxes, meeting
 from nearcast.relations.pair_rules import PairRule
-from nearcast.relations.reports import GEOGRAPHIC, PLACE, PLANAR, Column, EntityTable, ReportTable
+from nearcast.relations.reports import Column, ReportTable
 
 BothBoxes = tuple[PointBoxes, PointBoxes]
 """Of all points the boxes as either side of a rule."""

@@ -21,20 +21,13 @@ from nearcast.model.columns import to_events, without_payloads
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.relations.candidates import BothBoxes, Members, Unlooked, entities_of
+from nearcast.relations.entity_table import GEOGRAPHIC, PLANAR, GrowableTable
 from nearcast.relations.geometries.boxes import surely_apart
 from nearcast.relations.geometries.pair_comparisons import PairEvaluation, UndecidedPairs, decide, order_of
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
 from nearcast.relations.predicate import NOTHING, Told
 from nearcast.relations.predicate import Truths as PairTruths
-from nearcast.relations.reports import (
-    GEOGRAPHIC,
-    NO_VALUES,
-    PLANAR,
-    Column,
-    GrowableTable,
-    ReportTable,
-    Values,
-)
+from nearcast.relations.reports import NO_VALUES, Column, ReportTable, Values
 from nearcast.relations.transitions import BEGINS, FAILS, FALLS_SILENT, LEAVES, UNCHANGED, PairEffects, deadlines
 from nearcast.state.lateness import FOREVER
 from nearcast.state.timeline import Excess

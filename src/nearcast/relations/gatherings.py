@@ -24,7 +24,8 @@ from nearcast.model.event import Place
 from nearcast.model.filter import Filter
 from nearcast.model.limits import Limits
 from nearcast.model.relation import Detection, Gathering, ListMembers, Matching, Relation
-from nearcast.relations.reports import EntityTable, ReportTable, micros_of, moment_of
+from nearcast.relations.entity_table import EntityTable
+from nearcast.relations.reports import ReportTable, micros_of, moment_of
 from nearcast.relations.transition_events import CAUSED, EXPIRED, OVERDUE, Participant, Transition
 from nearcast.relations.transitions import (
     FALLS_SILENT,

@@ -12,6 +12,7 @@ from nearcast.geo.distance import surely_beyond, surely_within
 from nearcast.model.arrays import Flags
 from nearcast.model.filter import Filter
 from nearcast.model.relation import Named, Pair, Relation
+from nearcast.relations.entity_table import GrowableTable
 from nearcast.relations.geometries.boxes import met_sides, readings
 from nearcast.relations.predicate import (
     MarginPredicate,
@@ -21,7 +22,6 @@ from nearcast.relations.predicate import (
     side_aggregates,
     widened,
 )
-from nearcast.relations.reports import GrowableTable
 from nearcast.relations.transitions import Lifecycle
 from nearcast.state.lateness import FOREVER
 
@@ -95,6 +95,10 @@ class PairRules:
                 "filter_b": np.int32(NOBODY),
             }
         )
+
+    def filter_numbers(self, rule: PairRule) -> tuple[int, int]:
+        """The numbers of the filters of a rule's sides; `NOBODY` where a side is named."""
+        return int(self.columns["filter_a"][rule.number]), int(self.columns["filter_b"][rule.number])
 
     @property
     def named(self) -> Flags:

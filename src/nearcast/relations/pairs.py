@@ -7,41 +7,30 @@ pairs. The outcome is that of the reference.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy, deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from nearcast.errors import Fault
-from nearcast.matching.matcher import FilterMatcher
-from nearcast.matching.spatial.geometry_sharing import fixed_spatial, selected_within_budget
 from nearcast.model.arrays import Flags, Integers
-from nearcast.model.event import Event
-from nearcast.model.filter import Filter
 from nearcast.model.limits import Limits
 from nearcast.model.relation import Detection, Matching, Named, Pair, Relation
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.relations.admission import PairAdmission, seen_effects
 from nearcast.relations.candidates import BothBoxes, Looks, Members, Pairs, TooManyPairs, Unlooked, candidates
+from nearcast.relations.entity_table import EntityTable, GrowableTable
 from nearcast.relations.evaluations import OverTime, PredicateEvaluator, read
-from nearcast.relations.geometries.boxes import BOX, PointBoxes, box_table, place_boxes, told_box
+from nearcast.relations.filter_members import FilterMembers, reports_of_sides, selected_by
 from nearcast.relations.geometries.pair_comparisons import UndecidedPairs
+from nearcast.relations.geometries.remembered_events import RememberedEvents
 from nearcast.relations.pair_rules import NOBODY, PairRule, PairRules
-from nearcast.relations.reports import (
-    NO_VALUES,
-    EntityTable,
-    GrowableTable,
-    ReportTable,
-    Values,
-    clock_pair,
-    micros_of,
-)
+from nearcast.relations.reports import NO_VALUES, ReportTable, Values, clock_pair, micros_of
 from nearcast.relations.shards import (
     SHARDS,
     BatchView,
@@ -52,31 +41,17 @@ from nearcast.relations.shards import (
 )
 from nearcast.relations.told_pairs import NO_REASON, NOTHING_TOLD, ToldPairs, joined_told, reasons_of, told_pairs
 from nearcast.relations.transition_events import CAUSED, EXPIRED
-from nearcast.relations.transitions import FALLS_SILENT, REMOVED, HoldState, deadlines, tells_exit
+from nearcast.relations.transitions import FALLS_SILENT, REMOVED, HoldState, PairStanding, deadlines, tells_exit
 from nearcast.state.derived import Cause
 from nearcast.state.lateness import FOREVER, NEVER
-from nearcast.state.spatial_windows import SpatialWindows
 from nearcast.state.stream_clocks import StreamClocks
 from nearcast.state.timeline import Excess
 
 if TYPE_CHECKING:
-    from nearcast.geo.told_geometry import ToldGeometries
+    pass
 
 Newest = Callable[[], pa.Table]
 """Gives the newest event of every entity, where it is asked for."""
-
-
-class PairStanding(NamedTuple):
-    """What holds of a relation between two (None: it does not), in how many of its pairs each of them is, and how many
-    there are; which aggregates of its predicate have no value for the two; and whether its last evaluation was left
-    `undecided` for the work on geometries that an event may take.
-    """
-
-    state: HoldState | None
-    partners: tuple[int, int]
-    pairs: int
-    unknown: tuple[str, ...] = ()
-    undecided: bool = False
 
 
 MOST_PAIRS = 250_000
@@ -96,14 +71,10 @@ class PairRelations:
         self.rules = PairRules()
         self.known = known
         self.shards = [Shard() for _ in range(shards)]
-        self._members: dict[int, GrowableTable] = {}
-        self._newest: dict[int, Event] = {}
-        self._geometries: dict[int, ToldGeometries] = {}
-        self._index: FilterMatcher | None = None
-        self._spatial = SpatialWindows()
+        self.members = FilterMembers()
+        self.remembered = RememberedEvents()
         self.admission = PairAdmission()
         self.undecided = UndecidedPairs()
-        self._boxes: GrowableTable | None = None
         self._asked: Mapping[int, Sequence[tuple[str, int, int]]] = {}
         self._values: dict[int, Values] = {}
         self.limits = Limits()
@@ -118,9 +89,8 @@ class PairRelations:
         found.known, found.excess, found.admission = known, Counter(), deepcopy(self.admission)
         found.undecided = UndecidedPairs()
         found.shards = [Shard(shard.pairs.copy()) for shard in self.shards]
-        found._members = {number: one.copy() for number, one in self._members.items()}
-        found._newest, found._geometries, found._values = dict(self._newest), dict(self._geometries), dict(self._values)
-        found._boxes = None if self._boxes is None else self._boxes.copy()
+        found.members = self.members.copy()
+        found.remembered, found._values = self.remembered.copy(), dict(self._values)
         return found
 
     @property
@@ -170,9 +140,8 @@ class PairRelations:
     def limit(self, limits: Limits) -> None:
         """Goes on within other limits."""
         if limits != self.limits:
-            # What cannot be read within some limits has no box within these.
-            self.limits, self._boxes = limits, None
-            self._geometries.clear()
+            self.limits = limits
+            self.remembered.limit(limits)
 
     def transitions(self, reports: ReportTable) -> list[ToldPairs]:
         """What a stretch tells; entities are not updated yet. `looks` is how often it looks at pairs then, as far as
@@ -183,8 +152,8 @@ class PairRelations:
         self.looks = 0
         if not self.rules.by_id:
             return []
-        members = self._members_over(reports)
-        boxes = self._all_boxes(reports, self.rules.general.values())
+        members = self.members.over(self.rules.filters, self.known, reports, self.limits, self.excess)
+        boxes = self.remembered.boxes_of_points(reports, self.rules.general.values())
         view = BatchView(self.rules, self.known, reports, members)
         limited = {rule.number: Looks(self.limits.relation_looks, self.known) for rule in self.rules.open.values()}
         near = self._near(reports, members, boxes, limited)
@@ -201,7 +170,7 @@ class PairRelations:
         # What an event's pairs may take they share, whatever shards they are of.
         evaluate.compare()
         effects = [shard.effects(view, *own) for shard, own in zip(self.shards, listed, strict=True)]
-        reporting = partial(self._reporting, reports, members)
+        reporting = partial(reports_of_sides, self.rules, self.known, reports, members)
         effects = [seen_effects(each, beyond, self.rules, reports) for each in effects] if beyond else effects
         admitted = self.admission.admit(effects, self.rules, self.known.names, reports, reporting, self.limits)
         self.admission.note_unseen(beyond, self.rules, self.known.names, reports)
@@ -217,46 +186,8 @@ class PairRelations:
         beyond: Mapping[int, Sequence[Unlooked]],
     ) -> PredicateEvaluator:
         over_time = OverTime(self._asked, self._values)
-        known = (self.rules, reports, self._newest, self._geometries, boxes)
+        known = (self.rules, reports, self.remembered.events, self.remembered.geometries, boxes)
         return PredicateEvaluator(*known, self.limits, self.excess, self.undecided, over_time, beyond)
-
-    def _members_over(self, reports: ReportTable) -> Members:
-        """For each filter in use which points satisfy it."""
-        if not self.rules.filters:
-            return {}
-        # Compiled once for all filters in use; a new or ended relation lets it go.
-        if self._index is None:
-            self._index, self._spatial = FilterMatcher((), list(self.rules.filters)), fixed_spatial(self.rules.filters)
-        found = selected_within_budget(self._index, self._spatial, reports.table, self.limits, self.excess)
-        members = {
-            number: np.concatenate([self._base(number), flags[reports.row]])
-            for number, flags in zip(self.rules.filters.values(), found, strict=True)
-        }
-        if reports.origin is not None:
-            for flags in members.values():
-                flags[reports.known :] = flags[reports.origin]
-        return members
-
-    def _reporting(self, reports: ReportTable, members: Members, rule: PairRule) -> Flags:
-        """Which reports are of a side of a rule."""
-        found = np.zeros(len(reports.row), np.bool_)
-        for side, number in zip((rule.pair.a, rule.pair.b), self._filters(rule), strict=True):
-            if isinstance(side, Named):
-                found |= reports.entity == self.known.numbers[side.entity]
-            else:
-                found |= members[number][reports.known :]
-        return found if reports.repeats is None else found & ~reports.repeats
-
-    def _base(self, filter: int) -> Flags:
-        """Which entities satisfy a filter as the stretch begins."""
-        column = self._members[filter]
-        if column.length < len(self.known):
-            column.append(len(self.known) - column.length)
-        return column["inside"]
-
-    def _filters(self, rule: PairRule) -> tuple[int, int]:
-        columns = self.rules.columns
-        return int(columns["filter_a"][rule.number]), int(columns["filter_b"][rule.number])
 
     def _near(
         self, reports: ReportTable, members: Members, boxes: Mapping[int, BothBoxes], looks: Mapping[int, Looks]
@@ -266,7 +197,7 @@ class PairRelations:
         for rule in self.rules.open.values() if len(reports.row) else ():
             most = MOST_PAIRS if reports.parts > 1 else None
             filters, numbers, own, seen = (
-                self._filters(rule),
+                self.rules.filter_numbers(rule),
                 self.known.numbers,
                 boxes.get(rule.number),
                 looks[rule.number],
@@ -278,31 +209,6 @@ class PairRelations:
                     near.append((rule, (a, b)))
         return found
 
-    def _all_boxes(self, reports: ReportTable, rules: Iterable[PairRule]) -> dict[int, BothBoxes]:
-        """By number the boxes of all points as either side of those rules that hold only where they meet."""
-        own = {rule.number: rule.boxes for rule in rules if rule.boxes and not math.isfinite(rule.metres)}
-        made: dict[bool, PointBoxes] = {}
-        for told in {told for both in own.values() for told in both}:
-            made[told] = self._told_boxes(reports) if told else place_boxes(reports)
-        return {number: (made[a], made[b]) for number, (a, b) in own.items()}
-
-    def _told_boxes(self, reports: ReportTable) -> PointBoxes:
-        """Of each point the box of the geometries that it tells."""
-        if self._boxes is None:
-            self._boxes = box_table()
-            self._boxes.append(len(self.known))
-            for number, event in self._newest.items():
-                self._set_box(number, told_box(event, self.limits))
-        table = self._boxes
-        table.append(len(self.known) - table.length)
-        rows = [np.stack([table[name] for name in BOX], axis=1)]
-        if len(reports.row):
-            rows.append(np.array([told_box(event, self.limits) for event in read(reports.table, reports.row)]))
-        found = np.concatenate(rows)
-        if reports.origin is not None:
-            found[reports.known :] = found[reports.origin]
-        return PointBoxes.of(found)
-
     def _count_unread(self, boxes: Mapping[int, BothBoxes], reports: ReportTable, first: int) -> None:
         """Counts the geometries from a point on that are not read for their limits: no pair is looked at for them."""
         # Those that are told are the same for all rules.
@@ -310,18 +216,8 @@ class PairRelations:
         told = [both[rule.boxes.index(True)] for rule, both in rules if rule and rule.boxes and any(rule.boxes)]
         if not told:
             return
-        points = first + np.flatnonzero(told[0].are_beyond(self.limits)[first:])
-        rows = reports.row[reports.told(points[points >= reports.known] - reports.known)]
-        events = [self._newest[point] for point in points[points < reports.known].tolist()]
-        for event in (*events, *(read(reports.table, rows) if len(rows) else ())):
+        for event in self.remembered.unread(told[0], reports, first):
             self.excess[event.source, event.type, "geometry_work"] += 1
-
-    def _set_box(self, number: int, box: tuple[float, ...]) -> None:
-        assert self._boxes is not None, "it is made before"
-        # Entities may have come since it was last looked at.
-        self._boxes.append(len(self.known) - self._boxes.length)
-        for name, value in zip(BOX, box, strict=True):
-            self._boxes[name][number] = value
 
     def fitting(self, rows: int) -> int:
         """How many rows may be a stretch where so many looked as often at pairs as the last stretch did."""
@@ -341,17 +237,10 @@ class PairRelations:
         """What was known of a filter's members, and of events, as the next stretch begins with it."""
         self._remember_values(reports)
         last = reports.last_told_of_each()
-        for number, flags in members.items():
-            self._base(number)[reports.entity[last]] = flags[reports.known + last]
+        self.members.remember(members, reports, self.known)
         if self.rules.general:
             events = read(reports.table, reports.row[last])
-            self._newest.update(zip(reports.entity[last].tolist(), events, strict=True))
-            for number in reports.entity[last].tolist():
-                self._geometries.pop(number, None)
-            for number, event in (
-                zip(reports.entity[last].tolist(), events, strict=True) if self._boxes is not None else ()
-            ):
-                self._set_box(number, told_box(event, self.limits))
+            self.remembered.remember(reports.entity[last].tolist(), events, len(self.known))
 
     def ask_over_time(self, asked: Mapping[int, Sequence[tuple[str, int, int]]], values: Mapping[str, Values]) -> None:
         """Goes on with the aggregates that rules ask for, by number, and the values that entities have, by name."""
@@ -412,24 +301,19 @@ class PairRelations:
         for side in (rule.pair.a, rule.pair.b):
             if isinstance(side, Named):
                 self.known.number(side.entity)
-        new = [(filter, number) for filter, number in self.rules.filters.items() if number not in self._members]
+        new = [(filter, number) for filter, number in self.rules.filters.items() if number not in self.members.columns]
         table = newest() if new or (rule.predicate and not general) else None
         for filter, number in new:
-            self._index = None
-            # As of the definition; from the next stretch on `_remember` carries it on.
-            self._members[number] = GrowableTable({"inside": np.False_})
+            # As of the definition; from the next stretch on it is carried on.
+            own = self.known.numbered(table) if table is not None else np.zeros(0, np.int64)
+            inside = np.zeros(len(self.known), np.bool_)
             if table is not None:
-                self._base(number)[self.known.numbered(table)] = self._inside(filter, table)
+                inside[own] = selected_by(filter, self.rules.filters, table, self.limits, self.excess)
+            self.members.add_column(number, inside)
         if rule.predicate and not general and table is not None:
             events = read(table, np.arange(len(table)))
-            self._newest = dict(zip(self.known.numbered(table).tolist(), events, strict=True))
-            self._geometries.clear()
+            self.remembered.begin(dict(zip(self.known.numbered(table).tolist(), events, strict=True)))
         return rule
-
-    def _inside(self, filter: Filter, table: pa.Table) -> Flags:
-        """Which of the newest events satisfy a filter."""
-        index, spatial = FilterMatcher((), [filter]), fixed_spatial(self.rules.filters)
-        return selected_within_budget(index, spatial, table, self.limits, self.excess)[0]
 
     def _present(self, rule: PairRule, clocks: StreamClocks, cause: Cause) -> ToldPairs:
         """What holds when a relation is defined; its pairs have rows then."""
@@ -474,11 +358,11 @@ class PairRelations:
             a, b = (np.array([self.known.numbers[side.entity]]) for side in sides if isinstance(side, Named))
             return a, b
         reports = ReportTable.nothing(self.known)
-        members = {number: self._base(number) for number in self._members}
-        every = self._all_boxes(reports, [rule])
+        members = self.members.present(self.known)
+        every = self.remembered.boxes_of_points(reports, [rule])
         self._count_unread(every, reports, first=0)
         boxes = every.get(rule.number)
-        filters, numbers = self._filters(rule), self.known.numbers
+        filters, numbers = self.rules.filter_numbers(rule), self.known.numbers
         a, b = candidates(rule, filters, reports, members, numbers, True, MOST_PRESENT, boxes)
         return by_name(a, b, self.known.names) if rule.unordered else (a, b)
 
@@ -501,9 +385,9 @@ class PairRelations:
         """Of which pairs both entities are of their sides, and not silent."""
         columns, time_to_live = self.known.columns, int(self.rules.columns["time_to_live"][rule.number])
         found: Flags = columns["seen"][a] & columns["seen"][b]
-        for side, number in zip((a, b), self._filters(rule), strict=True):
+        for side, number in zip((a, b), self.rules.filter_numbers(rule), strict=True):
             if number != NOBODY:
-                found &= self._base(number)[side]
+                found &= self.members.column(number, self.known)[side]
             if time_to_live != FOREVER:
                 now = clocks.values[columns["clock"][side]]
                 found &= now <= deadlines(columns["heard"][side], np.full(len(side), time_to_live))
@@ -532,18 +416,13 @@ class PairRelations:
         }
         kept = ~gone
         kept[[known.numbers[name] for name in named]] = True
-        for number, column in self._members.items():
-            self._base(number)[gone] = False
-            column.keep(kept)
+        self.members.forget(gone, kept, self.known)
         numbers = known.forget(np.flatnonzero(gone), kept)
         for shard in self.shards:
             shard.renumber(numbers)
-        self._newest = {int(numbers[one]): event for one, event in self._newest.items() if not gone[one]}
-        self._geometries = {int(numbers[one]): own for one, own in self._geometries.items() if not gone[one]}
+        self.remembered.renumber(numbers, gone)
         self._values = {int(numbers[one]): values for one, values in self._values.items() if not gone[one]}
         self.undecided.forget(names)
-        # Made anew where it is asked for.
-        self._boxes = None
         return told
 
     def _fallen_silent(self, held: GrowableTable) -> ToldPairs:
@@ -565,7 +444,7 @@ class PairRelations:
         self.admission.end(id)
         self.undecided.end(id)
         if not self.rules.general:
-            self._newest, self._geometries, self._boxes = {}, {}, None
+            self.remembered.begin({})
         if not rule.is_named:
             self._forget_filters()
         return told
@@ -612,6 +491,5 @@ class PairRelations:
             for side in (rule.pair.a, rule.pair.b)
             if isinstance(side, Matching)
         }
-        for filter in [filter for filter in self.rules.filters if filter not in used]:
-            del self._members[self.rules.filters.pop(filter)]
-            self._index = None
+        unused = [filter for filter in self.rules.filters if filter not in used]
+        self.members.drop([self.rules.filters.pop(filter) for filter in unused])

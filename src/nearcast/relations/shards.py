@@ -15,9 +15,10 @@ import numpy as np
 from nearcast.model.arrays import Flags, Integers
 from nearcast.relations.admission import ShardEffects
 from nearcast.relations.candidates import Members, Pairs
+from nearcast.relations.entity_table import EntityTable, GrowableTable
 from nearcast.relations.evaluations import ListedEvaluations, PredicateEvaluator, effects_of, listed_evaluations
 from nearcast.relations.pair_rules import PairRule, PairRules
-from nearcast.relations.reports import EntityTable, GrowableTable, ReportTable, clock_pair, names_in_order, pair_waits
+from nearcast.relations.reports import ReportTable, clock_pair, names_in_order, pair_waits
 from nearcast.relations.told_pairs import NO_REASON, ToldPairs, reasons_of, told_pairs
 from nearcast.relations.transition_events import EXPIRED
 from nearcast.relations.transitions import PairEffects, PairTransitions, deadlines, pair_transitions, time_tells

@@ -36,12 +36,13 @@ from nearcast.model.sequence import MOST_PARTS
 from nearcast.relations.aggregates.entity_windows import EntityWindows
 from nearcast.relations.aggregates.windowed_rows import passing_rows, windowed_rows
 from nearcast.relations.candidates import TooManyPairs
+from nearcast.relations.entity_table import EntityTable
 from nearcast.relations.gatherings import GatheringState, GatheringStates
 from nearcast.relations.pair_rules import PairRules
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.plain import EventwiseRelations, cause_at
 from nearcast.relations.plain_pairs import LatestReport
-from nearcast.relations.reports import EntityTable, ReportTable
+from nearcast.relations.reports import ReportTable
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.sides import sees_derived, sides_of
 from nearcast.relations.told_pairs import AtRow, ToldPairs, joined_told
@@ -435,7 +436,7 @@ class RelationStage:
                 found = _Told([*told.pairs, *found.pairs], [*told.others, *found.others])
                 told = _Told()
                 yield from self._told(found, own.causes, node, reports)
-                self._known.update(reports)
+                reports.update(self._known)
                 self._clocks.set_to(reports.ends)
                 self._step = min(STRETCH, 2 * self._step, self._pairing.fitting(stop - start))
                 start = stop

@@ -17,17 +17,9 @@ from nearcast.geo.distance import geodesic, planar
 from nearcast.model.arrays import Flags, Floats, Integers, placed
 from nearcast.model.event import Place
 from nearcast.model.relation import Detection
+from nearcast.relations.entity_table import COORDINATES, GEOGRAPHIC, NOWHERE, PLANAR, EntityTable
 from nearcast.relations.pair_rules import PairRules
-from nearcast.relations.reports import (
-    COORDINATES,
-    GEOGRAPHIC,
-    NOWHERE,
-    PLANAR,
-    EntityTable,
-    ReportTable,
-    moment_of,
-    names_in_order,
-)
+from nearcast.relations.reports import ReportTable, moment_of, names_in_order
 from nearcast.relations.transition_events import DETECTIONS, REASON_NAMES, Participant, Transition
 from nearcast.relations.transitions import LEAVES
 from nearcast.state.lateness import NEVER

@@ -22,7 +22,8 @@ from nearcast.model.arrays import Flags, Integers
 from nearcast.model.columns import ATTRIBUTE, EVENTS, TIME, entered_events, to_table
 from nearcast.model.relation import RELATION_EVENT, RELATIONS
 from nearcast.model.values import may_be_time, time_of, time_text
-from nearcast.relations.reports import GEOGRAPHIC, NOWHERE, PLANAR, WindowChanges, micros_of, moment_of
+from nearcast.relations.entity_table import GEOGRAPHIC, NOWHERE, PLANAR
+from nearcast.relations.reports import WindowChanges, micros_of, moment_of
 from nearcast.relations.told_pairs import NO_REASON, AtRow, PlaceColumns, ToldPairs
 from nearcast.relations.transition_events import DETECTIONS, REASON_NAMES, escaped_name, transition_event
 from nearcast.state.derived import Cause

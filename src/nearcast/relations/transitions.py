@@ -19,7 +19,8 @@ import numpy.typing as npt
 from nearcast.filters.truth import Truth
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.relation import Detection, Relation
-from nearcast.relations.reports import GrowableTable, ReportTable, clock_pair
+from nearcast.relations.entity_table import GrowableTable
+from nearcast.relations.reports import ReportTable, clock_pair
 from nearcast.relations.transition_events import CAUSED, EXPIRED, OVERDUE, Reason
 from nearcast.state.lateness import FOREVER, NEVER
 
@@ -40,6 +41,19 @@ class HoldState(NamedTuple):
     started_at: int
     due: int
     dwell_sent: bool = False
+
+
+class PairStanding(NamedTuple):
+    """What holds of a relation between two (None: it does not), in how many of its pairs each of them is, and how many
+    there are; which aggregates of its predicate have no value for the two; and whether its last evaluation was left
+    `undecided` for the work on geometries that an event may take.
+    """
+
+    state: HoldState | None
+    partners: tuple[int, int]
+    pairs: int
+    unknown: tuple[str, ...] = ()
+    undecided: bool = False
 
 
 @dataclass(frozen=True, slots=True)

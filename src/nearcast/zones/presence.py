@@ -18,17 +18,8 @@ from nearcast.model.relation import DETECTIONS
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.model.zone import ZoneLayer, ZoneRule
 from nearcast.relations.candidates import TooManyPairs
-from nearcast.relations.reports import (
-    GEOGRAPHIC,
-    NOWHERE,
-    PLANAR,
-    EntityTable,
-    GrowableTable,
-    ReportTable,
-    clock_pair,
-    micros_of,
-    pair_waits,
-)
+from nearcast.relations.entity_table import GEOGRAPHIC, NOWHERE, PLANAR, EntityTable, GrowableTable
+from nearcast.relations.reports import ReportTable, clock_pair, micros_of, pair_waits
 from nearcast.relations.transition_events import CAUSED, EXPIRED
 from nearcast.relations.transitions import (
     BEGINS,

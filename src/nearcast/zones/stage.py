@@ -19,8 +19,9 @@ from nearcast.model.limits import Limits
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.model.zone import ZoneLayer, ZoneRule
 from nearcast.relations.candidates import TooManyPairs
+from nearcast.relations.entity_table import GEOGRAPHIC, PLANAR, EntityTable
 from nearcast.relations.plain import cause_at
-from nearcast.relations.reports import GEOGRAPHIC, PLANAR, EntityTable, ReportTable
+from nearcast.relations.reports import ReportTable
 from nearcast.relations.transition_tables import CausingEvents
 from nearcast.state.derived import Cause, StageInput
 from nearcast.state.lateness import FOREVER, NEVER
@@ -236,7 +237,7 @@ class ZoneStage:
             if len(found) or len(told):
                 yield from zone_tables(joined_zones([told, found]), CausingEvents.of(reports.table))
             told = NOTHING
-            self._known.update(reports)
+            reports.update(self._known)
             self._clocks.set_to(reports.ends)
             start += step
             self._step = min(STRETCH, 2 * self._step)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearcast.relations.reports import EntityTable
+from nearcast.relations.entity_table import EntityTable
 from nearcast.state.registry import Registry
 from nearcast.state.stage_documents import StageDocument
 from nearcast.state.stream_clocks import StreamClocks

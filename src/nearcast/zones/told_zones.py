@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from nearcast.model.arrays import Flags, Integers, placed
 from nearcast.model.zone import Zone, ZoneDetection
-from nearcast.relations.reports import EntityTable, ReportTable, names_in_order
+from nearcast.relations.entity_table import EntityTable
+from nearcast.relations.reports import ReportTable, names_in_order
 from nearcast.relations.told_pairs import NOTHING_TOLD, PlaceColumns
 from nearcast.relations.transition_events import CAUSED
 from nearcast.relations.transitions import FAILS, FALLS_SILENT, LEAVES, REMOVED

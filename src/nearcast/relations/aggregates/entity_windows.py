@@ -18,8 +18,9 @@ import numpy as np
 from nearcast.model.limits import Limits
 from nearcast.model.relation import SIDES, Named
 from nearcast.model.values import Value
+from nearcast.relations.entity_table import EntityTable
 from nearcast.relations.pair_rules import PairRule
-from nearcast.relations.reports import NO_VALUES, EntityTable, Values
+from nearcast.relations.reports import NO_VALUES, Values
 from nearcast.state.lateness import FOREVER, NEVER
 from nearcast.state.stream_clocks import StreamClocks
 from nearcast.state.timeline import Excess

@@ -18,7 +18,8 @@ from nearcast.model.event import Event, Place
 from nearcast.model.expression import TOLD_GEOMETRY, Call, Property
 from nearcast.model.filter import And, Atom, Filter, atoms
 from nearcast.model.limits import Limits
-from nearcast.relations.reports import NOWHERE, PLANAR, GrowableTable, ReportTable
+from nearcast.relations.entity_table import NOWHERE, PLANAR, GrowableTable
+from nearcast.relations.reports import ReportTable
 
 MEETING = frozenset({"S_INTERSECTS", "S_WITHIN", "S_CONTAINS", "S_TOUCHES", "S_CROSSES", "S_OVERLAPS"})
 """What is TRUE only of geometries that have a point in common."""

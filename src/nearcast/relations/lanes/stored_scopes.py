@@ -16,15 +16,15 @@ import pyarrow as pa
 from nearcast.model.columns import EVENTS, places_of
 from nearcast.model.relation import Matching, Relation
 from nearcast.relations.admission import Crowding
+from nearcast.relations.entity_table import EntityTable
 from nearcast.relations.gatherings import GatheringState
 from nearcast.relations.lanes.delayed import DelayedRelations
 from nearcast.relations.lanes.heard_events import HeardEvents
 from nearcast.relations.lanes.scopes import Lane, Scope, Scopes
+from nearcast.relations.lanes.stored_pairs import PAIRS, restore, stored
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.plain_pairs import LatestReport
-from nearcast.relations.reports import EntityTable, GrowableTable
 from nearcast.relations.stage import RelationStage
-from nearcast.relations.stored_pairs import PAIRS, restore, stored
 from nearcast.relations.transitions import HoldState
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
@@ -141,7 +141,8 @@ def _scope(
     document: StageDocument, name: str, scope: Scope, stage: RelationStage, registry: Registry
 ) -> dict[str, Any]:
     _write_entities(document, f"{name}-entities", stage._known)
-    document.add_table(f"{name}-newest", numbered_events(stage.pairing._newest.values(), stage.pairing._newest))
+    newest = stage.pairing.remembered.events
+    document.add_table(f"{name}-newest", numbered_events(newest.values(), newest))
     document.add_table(f"{name}-crowds", _crowd_members(stage))
     document.add_table(f"{name}-holding", pa.Table.from_pylist(list(_holding(stage)), HOLDING))
     document.add_table(
@@ -200,7 +201,7 @@ def _write_filters(document: StageDocument, name: str, pairing: PairRelations) -
         for side, one in (("a", rule.pair.a), ("b", rule.pair.b)):
             if isinstance(one, Matching):
                 used.setdefault(one.filter, (id, side))
-    flags = [pairing._base(number) for number in pairing.rules.filters.values()]
+    flags = [pairing.members.column(number, pairing.known) for number in pairing.rules.filters.values()]
     if flags:
         document.add_table(name, pa.table({str(number): one for number, one in enumerate(flags)}))
     return [used[filter] for filter in pairing.rules.filters]
@@ -276,9 +277,8 @@ def _read_pairing(document: StageDocument, name: str, values: Mapping[str, Any],
     flags = document.tables.get(f"{name}-filters")
     for number, filter in enumerate(filters):
         inside = np.zeros(0, np.bool_) if flags is None else flags.column(str(number)).to_numpy().astype(np.bool_)
-        members = pairing._members[pairing.rules.filters[filter]] = GrowableTable({"inside": np.False_})
-        members.append(len(inside), inside=inside)
-    pairing._newest = dict(events_by_number(document.table(f"{name}-newest", NUMBERED)))
+        pairing.members.add_column(pairing.rules.filters[filter], inside)
+    pairing.remembered.begin(dict(events_by_number(document.table(f"{name}-newest", NUMBERED))))
 
 
 def _read_holding(document: StageDocument, name: str, values: Mapping[str, Any], stage: RelationStage) -> None:
