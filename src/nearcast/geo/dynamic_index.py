@@ -174,7 +174,8 @@ class SpatialHash(Generic[K, V]):
         least = level_of(metres) - 1
         for level, cells in zip(self.levels, self._cells, strict=True):
             if LARGEST > level >= least:
-                return [cells[cell].values() for cell in cells_within(place, metres, level) if cell in cells]
+                found = map(cells.get, cells_within(place, metres, level))
+                return [here.values() for here in found if here]
         return [[value for _, value in self._known.values()]]
 
 

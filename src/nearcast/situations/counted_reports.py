@@ -146,14 +146,19 @@ class _CountedName:
     missed: int | None = None
 
 
-def _counting(near: Iterable[Iterable[_Spot]], area: CountedArea, now: int, enough: int) -> list[ContextReading]:
-    """Those of the reports in some cells that count around a place, or may: no more than until enough do."""
+def _counting(
+    near: Iterable[Collection[_Spot]], area: CountedArea, now: int, enough: int, spare: int = FOR_EVER
+) -> list[ContextReading] | None:
+    """Those of the reports in some cells that count around a place, or may: no more than until enough do. None where
+    more than are to `spare` do not.
+    """
     place, metres, after = area.centre.place, area.metres, area.after
     assert place is not None, "it has cells around"
     x, y, z, form = _point(place)
     within, beyond = _bounds(place, metres)
     sure, oldest = SURE[form], -FOR_EVER if area.valid is None else now - area.valid
-    found, counted = [], 0
+    found: list[ContextReading] = []
+    counted = looked = 0
     for here in near:
         for there_x, there_y, there_z, there_form, moment, position, report in here:
             if moment < oldest or position <= after:
@@ -171,6 +176,9 @@ def _counting(near: Iterable[Iterable[_Spot]], area: CountedArea, now: int, enou
             counted += report.value is True
             if counted >= enough:
                 return found
+        looked += len(here)
+        if looked - len(found) > spare:
+            return None
     return found
 
 
@@ -332,10 +340,12 @@ class IndexedEntityCounts:
         if moments is not None:
             return moments.tally(area.valid, count.enough, now, left_out)
         near = self._near(count.name, area)
-        if count.ordered and 1 + sum(map(len, near)) < count.enough:
-            # Wherever they are in the cells, they are too few, and stay so until somebody reports.
+        # One more may be nowhere, with its entity.
+        spare = 1 + sum(map(len, near)) - count.enough if count.ordered else FOR_EVER
+        found = self._around(near, count.name, area, now, count.enough, spare) if spare >= 0 < count.enough else None
+        if found is None:
+            # Those in the cells are too few, or none is asked for: it stays so until somebody reports.
             return EntityTally(0, 0, left_out)
-        found = self._around(near, count.name, area, now, count.enough) if count.enough > 0 else ()
         return tallied(found, area.valid, count.enough, left_out)
 
     def _followed(self, name: str, area: CountedArea) -> _MomentTally | None:
@@ -351,7 +361,7 @@ class IndexedEntityCounts:
     def found(self, name: str, area: CountedArea, now: int) -> list[ContextReading]:
         """The reports that count, and those of which it is unknown."""
         if area.area is None:
-            return self._around(self._near(name, area), name, area, now, FOR_EVER)
+            return self._around(self._near(name, area), name, area, now, FOR_EVER) or []
         here = self._inside.get((name, area.area))
         return [] if here is None else [one for one in here.reports.values() if counts_in(one, area, now)]
 
@@ -361,14 +371,20 @@ class IndexedEntityCounts:
         return () if place is None or own is None else own.by_place.near_cells(place, area.metres)
 
     def _around(
-        self, near: Iterable[Iterable[_Spot]], name: str, area: CountedArea, now: int, enough: int
-    ) -> list[ContextReading]:
+        self,
+        near: Iterable[Collection[_Spot]],
+        name: str,
+        area: CountedArea,
+        now: int,
+        enough: int,
+        spare: int = FOR_EVER,
+    ) -> list[ContextReading] | None:
         entity, place, _ = area.centre
-        found = [] if place is None else _counting(near, area, now, enough)
-        itself = self.newest(entity, name)
+        found = [] if place is None else _counting(near, area, now, enough, spare)
+        itself = None if found is None else self.newest(entity, name)
         # What is nowhere is in no cell, and with its entity.
-        if itself is not None and (itself.place is None or place is None) and counts_in(itself, area, now):
-            found.append(itself)
+        if found is not None and itself is not None and (itself.place is None or place is None):
+            found += [itself] if counts_in(itself, area, now) else []
         return found
 
     def is_left_out(self, name: str, valid: int | None, now: int) -> bool:
