@@ -21,7 +21,7 @@ from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
-from nearcast.situations.entity_counts import UNKNOWN
+from nearcast.situations.counts.entity_counts import UNKNOWN
 from nearcast.situations.extract import CountedEvents, ReportedReadings
 from nearcast.situations.stage import SituationStage
 from nearcast.state.derived import StageInput

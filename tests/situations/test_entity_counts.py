@@ -21,8 +21,8 @@ from nearcast.model.event import Event, Place
 from nearcast.model.filter import Atom
 from nearcast.model.limits import Limits
 from nearcast.model.subscription import Settings
-from nearcast.situations.counted_reports import IndexedEntityCounts
-from nearcast.situations.entity_counts import UNKNOWN, CountedArea, EntityTally, count_of, truth_of_count
+from nearcast.situations.counts.counted_reports import IndexedEntityCounts
+from nearcast.situations.counts.entity_counts import UNKNOWN, CountedArea, EntityTally, count_of, truth_of_count
 from nearcast.situations.readings import ContextReading, SituationCentre
 from nearcast.situations.stage import UNCOUNTED, SituationStage
 from nearcast.state.derived import StageInput

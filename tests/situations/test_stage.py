@@ -16,7 +16,7 @@ from nearcast.model.event import Event, Place
 from nearcast.model.limits import Limits
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
-from nearcast.situations.lifecycle import SituationScene
+from nearcast.situations.instances import SituationScene
 from nearcast.situations.rule_plan import RulePlan
 from nearcast.situations.stage import SituationStage
 from nearcast.situations.store import SituationStore

@@ -26,7 +26,7 @@ from nearcast.model.subscription import Settings, Subscription
 from nearcast.model.values import Value
 from nearcast.relations.lanes.scopes import Scopes
 from nearcast.situations.events import action_events, situation_data
-from nearcast.situations.lifecycle import SituationChanged
+from nearcast.situations.instances import SituationChanged
 from nearcast.situations.readings import NamedAreas, SituationCentre
 from nearcast.situations.rule_plan import with_inherited
 from nearcast.situations.stage import SituationStage

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.errors import Fault
-from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.changes import (
     Change,
     ClientChange,
@@ -31,20 +30,19 @@ from nearcast.model.changes import (
 from nearcast.model.columns import EVENTS, any_derived, to_events
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
-from nearcast.model.relation import Gathering, Matching, Relation
+from nearcast.model.relation import Gathering, Relation
 from nearcast.model.sequence import MOST_PARTS
 from nearcast.relations.aggregates.entity_windows import EntityWindows
 from nearcast.relations.aggregates.windowed_rows import passing_rows, windowed_rows
 from nearcast.relations.candidates import TooManyPairs
 from nearcast.relations.entity_table import EntityTable
-from nearcast.relations.gatherings import GatheringState, GatheringStates
-from nearcast.relations.pair_rules import PairRules
+from nearcast.relations.gatherings import GatheringStates
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.plain import EventwiseRelations, cause_at
 from nearcast.relations.plain_pairs import LatestReport
 from nearcast.relations.reports import ReportTable
 from nearcast.relations.shards import SHARDS
-from nearcast.relations.sides import sees_derived, sides_of
+from nearcast.relations.sides import sees_derived
 from nearcast.relations.told_pairs import AtRow, ToldPairs, joined_told
 from nearcast.relations.transition_events import Transition
 from nearcast.relations.transition_tables import CausingEvents, ReportRows, transition_tables
@@ -497,14 +495,3 @@ def _is_heard(change: Change) -> bool:
         case RelationChange() | RelationRemoval() | ClientRemoval() | ClockTick():
             return True
     return False
-
-
-def compile_relation(relation: Relation) -> None:
-    """Makes of a relation alone what the stage makes of it, and forgets it; raises what that raises."""
-    if isinstance(relation.about, Gathering):
-        GatheringState(relation, 0)
-    else:
-        PairRules().add_relation(relation, 0)
-    filters = [side.filter for side in sides_of(relation) if isinstance(side, Matching)]
-    if filters:
-        FilterMatcher((), filters)

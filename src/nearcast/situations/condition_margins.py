@@ -9,7 +9,7 @@ from fractions import Fraction
 from nearcast.model.expression import AGGREGATES, Call, Constant, Expression
 from nearcast.model.filter import Atom, Count, Operator
 from nearcast.model.values import Value
-from nearcast.situations.entity_counts import count_of
+from nearcast.situations.counts.entity_counts import count_of
 from nearcast.state.windows import aggregate_of
 
 _DOWN = {Operator.GT: -1, Operator.GE: -1, Operator.LT: 1, Operator.LE: 1}

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from nearcast.filters.truth import Truth
 from nearcast.model.expression import Call
 from nearcast.model.filter import Atom
-from nearcast.situations.entity_counts import CountFinding
-from nearcast.situations.evaluation import RuleEvaluation, satisfied
+from nearcast.situations.counts.entity_counts import CountFinding
+from nearcast.situations.evaluation import RuleEvaluation
 from nearcast.situations.extract import UnusableReading
-from nearcast.situations.lifecycle import SituationScene
+from nearcast.situations.instances import SituationScene
 from nearcast.situations.readings import ContextReading, SituationCentre, separation
-from nearcast.situations.rule_plan import SECOND, ConditionLeaf, PlannedRule, RulePlan, leaves, unit_of
+from nearcast.situations.rule_plan import SECOND, ConditionLeaf, PlannedRule, RulePlan, leaves, satisfied, unit_of
 from nearcast.situations.zone_areas import OUTSIDE, zone_name
 from nearcast.state.windows import AggregateFinding
 

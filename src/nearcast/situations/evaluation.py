@@ -20,7 +20,7 @@ from nearcast.model.event import Place
 from nearcast.model.expression import Call
 from nearcast.model.geometry_budget import SPENT, EventGeometryWork, GeometryWork
 from nearcast.model.values import Value
-from nearcast.situations.entity_counts import (
+from nearcast.situations.counts.entity_counts import (
     FOR_EVER,
     CountedArea,
     CountFinding,
@@ -32,7 +32,15 @@ from nearcast.situations.entity_counts import (
 )
 from nearcast.situations.geometries.condition_work import ConditionLimits
 from nearcast.situations.readings import ContextReading, ReadingStore, SituationCentre
-from nearcast.situations.rule_plan import ConditionBranch, ConditionLeaf, ConditionNode, PlannedRule, RulePlan, leaves
+from nearcast.situations.rule_plan import (
+    ConditionBranch,
+    ConditionLeaf,
+    ConditionNode,
+    PlannedRule,
+    RulePlan,
+    leaves,
+    satisfied,
+)
 from nearcast.state.windows import Aggregate, AggregateFinding, ReadingWindows
 
 Condition = tuple[str, int, str]
@@ -240,7 +248,7 @@ class RuleEvaluation:
         self, leaf: ConditionLeaf, rule: PlannedRule, read: Sequence[ContextReading], limit: str, reason: str
     ) -> None:
         """Counts that a condition came to a limit, for what has the longest geometry of those that it read."""
-        longest = max(read, key=lambda one: (_length(one.value), one.entity, one.name), default=None)
+        longest = max(read, key=lambda one: (len(str(one.value)), one.entity, one.name), default=None)
         entity, name = ("", leaf.names[0] if leaf.names else "") if longest is None else (longest.entity, longest.name)
         if self._counts:
             self._world.conditions.excess[entity, name, limit] += 1
@@ -455,22 +463,6 @@ def said(reading: ContextReading, name: str) -> Truth:
     """What a reading that serves a request for a situation says of it: only one of its own class says there is none."""
     value = reading.value if isinstance(reading.value, bool) else None
     return None if value is False and reading.name != name else value
-
-
-def satisfied(leaf: ConditionLeaf, value: Value) -> bool:
-    """Whether one value alone makes a condition hold; the values of several classes are judged together only, and of a
-    count it is known of one more.
-    """
-    if leaf.counted is not None:
-        return value is True
-    if isinstance(leaf.atom.name, Call):
-        return True
-    found = (value if isinstance(value, bool) else None) if leaf.situation is not None else satisfies(leaf.atom, value)
-    return (negated(found) if leaf.negated else found) is True
-
-
-def _length(value: Value) -> int:
-    return len(value) if isinstance(value, str) else 0
 
 
 def _age(reading: ContextReading) -> tuple[int, str, str]:

@@ -16,9 +16,9 @@ from nearcast.model.event import Event, Place, place_data
 from nearcast.model.filter import Atom
 from nearcast.model.situation import ACTION_TYPE, SITUATION_TYPE, Action, Effect, Publish, Run, Webhook
 from nearcast.model.values import Value, moment_at, time_text
-from nearcast.situations.entity_counts import CountFinding
+from nearcast.situations.counts.entity_counts import CountFinding
 from nearcast.situations.evaluation import Evidence
-from nearcast.situations.lifecycle import SituationChanged
+from nearcast.situations.instances import SituationChanged
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.rule_plan import SECOND
 from nearcast.situations.zone_areas import zone_name

@@ -29,7 +29,7 @@ from nearcast.model.limits import Limits
 from nearcast.model.ontology import ContextClass, Ontology
 from nearcast.model.situation import ACTION_TYPE, SITUATION_TYPE
 from nearcast.model.values import Value, moment_at
-from nearcast.situations.entity_counts import UNKNOWN
+from nearcast.situations.counts.entity_counts import UNKNOWN
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.rule_plan import with_inherited
 from nearcast.situations.units import conversion, converted

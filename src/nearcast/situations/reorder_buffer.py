@@ -10,7 +10,8 @@ from heapq import heappop, heappush
 
 from nearcast.model.event import Place
 from nearcast.situations.extract import LaneRows, Observation
-from nearcast.situations.lifecycle import SituationChanged, SituationEngine
+from nearcast.situations.instances import SituationChanged
+from nearcast.situations.lifecycle import SituationEngine
 from nearcast.situations.readings import NOWHERE, ContextReading, NamedAreas, SituationCentre, without_zones
 from nearcast.state.stream_clocks import SHARED_NAME
 

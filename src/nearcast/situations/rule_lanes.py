@@ -21,7 +21,8 @@ from nearcast.model.ontology import Ontology, below, upwards
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Channel
 from nearcast.situations.extract import LaneRows, ObservedTable, ReportedReadings
-from nearcast.situations.lifecycle import SituationChanged, SituationEngine, SituationScene
+from nearcast.situations.instances import SituationChanged, SituationScene
+from nearcast.situations.lifecycle import SituationEngine
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.reorder_buffer import ReorderBuffer
 from nearcast.situations.rule_plan import SECOND, DefinedRule, RulePlan, counts_of, names_of, plan, standing_on

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from nearcast.filters.evaluate import satisfies
 from nearcast.filters.spatial_atoms import spatial_atoms
-from nearcast.filters.truth import COMPARE
+from nearcast.filters.truth import COMPARE, negated
 from nearcast.model.expression import Call, Property, parts
 from nearcast.model.filter import And, Atom, Filter, Not, Operator, Or, atoms
 from nearcast.model.ontology import ContextClass, Ontology, below, cycle, upwards
 from nearcast.model.situation import Situation
+from nearcast.model.values import Value
 from nearcast.situations.condition_margins import widened
-from nearcast.situations.entity_counts import EntityCount, count_of
+from nearcast.situations.counts.entity_counts import EntityCount, count_of
 from nearcast.situations.readings import SituationCentre
 from nearcast.situations.zone_areas import layer_prefix, zone_at
 from nearcast.state.windows import SECOND as SECOND
@@ -440,3 +442,15 @@ def _deep(rule: PlannedRule, tree: ConditionNode, found: RulePlan) -> Iterator[t
         if leaf.situation is not None and leaf.negated:
             for one in (*found.concluding[leaf.situation], *found.demanding[leaf.situation]):
                 yield from _deep(one, one.against, found)
+
+
+def satisfied(leaf: ConditionLeaf, value: Value) -> bool:
+    """Whether one value alone makes a condition hold; the values of several classes are judged together only, and of a
+    count it is known of one more.
+    """
+    if leaf.counted is not None:
+        return value is True
+    if isinstance(leaf.atom.name, Call):
+        return True
+    found = (value if isinstance(value, bool) else None) if leaf.situation is not None else satisfies(leaf.atom, value)
+    return (negated(found) if leaf.negated else found) is True

@@ -37,7 +37,8 @@ from nearcast.model.subscription import Settings
 from nearcast.situations.diagnosis import RuleFinding, find
 from nearcast.situations.events import action_events, lone_situation, situation_data, situation_event
 from nearcast.situations.extract import CountedEvents, ReadingExtractor, ReportedReadings
-from nearcast.situations.lifecycle import REMOVED, SituationChanged, SituationScene
+from nearcast.situations.instances import SituationChanged, SituationScene
+from nearcast.situations.lifecycle import REMOVED
 from nearcast.situations.readings import NamedAreas
 from nearcast.situations.reorder_buffer import Found, ReorderBuffer
 from nearcast.situations.rule_lanes import RuleLanes

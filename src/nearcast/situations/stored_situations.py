@@ -17,11 +17,12 @@ from nearcast.model.event import Event, Place
 from nearcast.model.ontology import Ontology
 from nearcast.model.situation import Action, Situation
 from nearcast.model.subscription import Settings
-from nearcast.situations.counted_reports import IndexedEntityCounts
-from nearcast.situations.entity_counts import CountFinding
+from nearcast.situations.counts.counted_reports import IndexedEntityCounts
+from nearcast.situations.counts.entity_counts import CountFinding
 from nearcast.situations.evaluation import Evidence
 from nearcast.situations.extract import Observation
-from nearcast.situations.lifecycle import SituationEngine, SituationInstance
+from nearcast.situations.instances import SituationInstance
+from nearcast.situations.lifecycle import SituationEngine
 from nearcast.situations.readings import ContextReading, SituationCentre
 from nearcast.situations.reorder_buffer import ReorderBuffer
 from nearcast.situations.rule_plan import DefinedRule, plan

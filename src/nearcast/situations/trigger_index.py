@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from nearcast.geo.dynamic_index import SpatialHash, joined_levels, level_of
 from nearcast.model.filter import Operator
 from nearcast.model.values import Value
-from nearcast.situations.evaluation import satisfied
 from nearcast.situations.readings import ContextReading, is_near
-from nearcast.situations.rule_plan import ConditionBranch, ConditionLeaf, PlannedRule, RulePlan
+from nearcast.situations.rule_plan import ConditionBranch, ConditionLeaf, PlannedRule, RulePlan, satisfied
 
 NEGATED = {
     Operator.LT: Operator.GE,

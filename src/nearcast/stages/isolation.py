@@ -23,8 +23,11 @@ from nearcast.model.changes import (
     SubscriptionChange,
     ZoneRuleChange,
 )
+from nearcast.model.relation import Gathering, Matching, Relation
 from nearcast.model.subscription import Settings, Subscription
-from nearcast.relations.stage import compile_relation
+from nearcast.relations.gatherings import GatheringState
+from nearcast.relations.pair_rules import PairRules
+from nearcast.relations.sides import sides_of
 from nearcast.situations.stage import compile_rules
 from nearcast.state.derived import At
 from nearcast.zones.stage import compile_zone_rule
@@ -56,11 +59,21 @@ def _compile(change: Change, settings: Settings, atom_table: AtomTable) -> None:
         case SubscriptionChange(subscription):
             _compile_subscription(subscription, settings, atom_table)
         case RelationChange(relation):
-            compile_relation(relation)
+            _compile_relation(relation)
         case ZoneRuleChange(rule):
             compile_zone_rule(rule)
         case SituationChange() | ActionChange() | SettingsChange():
             compile_rules(change, settings.ontology)
+
+
+def _compile_relation(relation: Relation) -> None:
+    if isinstance(relation.about, Gathering):
+        GatheringState(relation, 0)
+    else:
+        PairRules().add_relation(relation, 0)
+    filters = [side.filter for side in sides_of(relation) if isinstance(side, Matching)]
+    if filters:
+        FilterMatcher((), filters)
 
 
 def _compile_subscription(subscription: Subscription, settings: Settings, atom_table: AtomTable) -> None:

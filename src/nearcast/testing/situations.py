@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nearcast.model.limits import Limits
-from nearcast.situations.entity_counts import FOR_EVER, CountedArea, EntityCount, EntityTally, counts_in
-from nearcast.situations.evaluation import satisfied
+from nearcast.situations.counts.entity_counts import FOR_EVER, CountedArea, EntityCount, EntityTally, counts_in
 from nearcast.situations.geometries.condition_work import ConditionLimits
-from nearcast.situations.lifecycle import SituationInstance
+from nearcast.situations.instances import SituationInstance
 from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, is_near
-from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan, leaves
+from nearcast.situations.rule_plan import ConditionLeaf, PlannedRule, RulePlan, leaves, satisfied
 from nearcast.situations.store import all_rules, is_around, is_concerned
 from nearcast.state.lateness import FOREVER
 from nearcast.state.windows import Aggregate, AggregateFinding, KeptReading, aggregated

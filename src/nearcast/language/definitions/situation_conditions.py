@@ -37,7 +37,7 @@ from nearcast.model.ontology import Ontology, below
 from nearcast.model.situation import Situation
 from nearcast.model.subscription import Settings
 from nearcast.situations import units
-from nearcast.situations.entity_counts import count_of
+from nearcast.situations.counts.entity_counts import count_of
 from nearcast.situations.rule_plan import names_in, names_of, range_of, unit_of
 from nearcast.state.windows import SECOND, aggregates_in
 

@@ -13,7 +13,7 @@ from nearcast.geo.distance import SLACK, distance, surely_beyond, surely_within,
 from nearcast.geo.dynamic_index import SpatialHash, joined_levels, level_of
 from nearcast.model.event import Place
 from nearcast.model.limits import Limits
-from nearcast.situations.entity_counts import FOR_EVER, CountedArea, EntityCount, EntityTally, counts_in, tallied
+from nearcast.situations.counts.entity_counts import FOR_EVER, CountedArea, EntityCount, EntityTally, counts_in, tallied
 from nearcast.situations.readings import ContextReading
 
 NO_REPORTS: dict[str, ContextReading] = {}
