@@ -16,11 +16,11 @@ from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.model.relation import Pair
 from nearcast.relations.evaluations import PredicateEvaluator
-from nearcast.relations.geometries import boxes
-from nearcast.relations.geometries.boxes import meeting, readings
+from nearcast.relations.geometries import boxes, remembered_events
+from nearcast.relations.geometries.boxes import meeting, readings, told_box
 from nearcast.relations.stage import RelationStage
 from nearcast.testing.relations import Reference
-from tests.relations.stories import HERE, Step, defined, events_told, report
+from tests.relations.stories import HERE, Step, defined, events_told, report, summary
 
 CARS, ZONES = ("car0", "car1"), ("zone0", "zone1")
 FORMS = (
@@ -153,3 +153,27 @@ def test_what_jumps_is_nowhere_in_between() -> None:
         told = events_told(RelationStage(), story)
     assert 2 * 20 - 1 == len(told)
     assert 20 >= sum(looks)
+
+
+def test_who_is_forgotten_lets_no_other_geometry_be_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is itself nowhere: those that come later have boxes of their own."""
+    inside = defined(a="type = 'car'", b="type = 'zone'", when="S_INTERSECTS(a, b.geom)")
+    zones = [report(f"zone{n}", n, n, type="zone", geographic=True, geom=square(n, n, 0.5)) for n in range(6)]
+    stage = RelationStage()
+    events_told(stage, [inside, *zones, report("car", 4.25, 4.25, geographic=True)])
+    read: list[Event] = []
+
+    def counted(event: Event, limits: Limits) -> tuple[float, ...]:
+        read.append(event)
+        return told_box(event, limits)
+
+    monkeypatch.setattr(remembered_events, "told_box", counted)
+    stage.pairing.forget(["zone1", "zone4"])
+    more = [report("zone7", 4, 4, type="zone", geographic=True, geom=square(4, 4, 0.5))]
+    more += [report("car", x, x, geographic=True) for x in (1.25, 4.25, 5.25)]
+    told = events_told(stage, more, [1, 2, 3])
+    passed = [(1, "enter", "zone7"), (2, "exit", "zone7"), (3, "enter", "zone7"), (4, "enter", "zone5")]
+    assert sorted([*passed, (4, "exit", "zone7")]) == sorted(
+        (position, what, zone) for position, what, _, zone, *_ in map(summary, told)
+    )
+    assert {"car", "zone7"} == {one.entity for one in read}

@@ -420,7 +420,7 @@ class PairRelations:
         numbers = known.forget(np.flatnonzero(gone), kept)
         for shard in self.shards:
             shard.renumber(numbers)
-        self.remembered.renumber(numbers, gone)
+        self.remembered.renumber(numbers, gone, kept)
         self._values = {int(numbers[one]): values for one, values in self._values.items() if not gone[one]}
         self.undecided.forget(names)
         return told

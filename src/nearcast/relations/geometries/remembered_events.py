@@ -59,11 +59,17 @@ class RememberedEvents:
         if self._boxes is not None:
             self._set_boxes(self._boxes, zip(numbers, events, strict=True), entities)
 
-    def renumber(self, numbers: Integers, gone: Flags) -> None:
-        """Drops entities that are gone; `numbers` has the new number of each other."""
+    def renumber(self, numbers: Integers, gone: Flags, kept: Flags) -> None:
+        """Drops what is known of entities that are gone; `numbers` has the new number of each that is `kept`."""
         self.events = {int(numbers[one]): event for one, event in self.events.items() if not gone[one]}
         self.geometries = {int(numbers[one]): own for one, own in self.geometries.items() if not gone[one]}
-        self._boxes = None
+        if self._boxes is None:
+            return
+        # The geometries of the others are not read again: there may be very many.
+        self._boxes.append(len(gone) - self._boxes.length)
+        for name, nothing in BOX.items():
+            self._boxes[name][gone] = nothing
+        self._boxes.keep(kept)
 
     def boxes_of_points(self, reports: ReportTable, rules: Iterable[PairRule]) -> dict[int, BothBoxes]:
         """By number the boxes of all points as either side of those rules that hold only where they meet."""
