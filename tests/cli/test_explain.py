@@ -101,6 +101,7 @@ def test_data_for_machines(data: Path) -> None:
             "values": [12],
             "read": None,
             "unknown": None,
+            "undecided": None,
             "blocked": False,
         }
     ] == (ann["subscriptions"][0]["atoms"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from nearcast.demo.bushfire import Scenario
 from nearcast.errors import Mark
-from nearcast.filters.evaluate import level_of
+from nearcast.filters.evaluate import EmptyContext, level_of
 from nearcast.filters.relevance import classes_of, role_relevance
 from nearcast.language.cloudevents import read_event
 from nearcast.language.definitions.client_documents import client_document
@@ -24,7 +24,7 @@ def test_bushfire(loaded: Callable[[dict[str, Any]], DefinitionSet]) -> None:
     assert {True, False} == {subscription.conflate for subscription in definitions.subscriptions}
 
 
-class Valley:
+class Valley(EmptyContext):
     """What is known as of a step: the registry and the newest event of every entity."""
 
     def __init__(self, registry: Registry) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from nearcast.errors import Mark
-from nearcast.filters.evaluate import NO_CONTEXT, satisfies, truth
+from nearcast.filters.evaluate import NO_CONTEXT, EmptyContext, satisfies, truth
 from nearcast.language.cql2 import parse
 from nearcast.model.event import Event, Place
 from nearcast.model.filter import Atom, Operator, PlainNot
@@ -98,7 +98,7 @@ def test_an_events_own_attributes_go_before_data_of_the_same_name() -> None:
     assert holds("subject = 'data'", ("subject", "data")) is True
 
 
-class Map:
+class Map(EmptyContext):
     """Where users and entities are."""
 
     def __init__(self, users: dict[str, Place], entities: Iterable[Event] = ()) -> None:

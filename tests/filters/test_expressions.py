@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from nearcast.errors import Mark
-from nearcast.filters.evaluate import NO_CONTEXT, truth
+from nearcast.filters.evaluate import NO_CONTEXT, EmptyContext, truth
 from nearcast.language.cql2 import parse
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import to_table
@@ -238,7 +238,7 @@ def test_a_planar_place_is_a_point_in_metres() -> None:
 
 
 @dataclass
-class Before:
+class Before(EmptyContext):
     """Surroundings in which these events came before."""
 
     events: tuple[Event, ...]

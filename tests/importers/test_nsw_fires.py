@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from nearcast.errors import Fault, Mark
-from nearcast.filters.evaluate import level_of
+from nearcast.filters.evaluate import EmptyContext, level_of
 from nearcast.filters.relevance import classes_of
 from nearcast.importers.event_documents import Document
 from nearcast.importers.nsw_fires import MATRIX, RELEVANCE, events, receivers
@@ -161,7 +161,7 @@ def test_receivers(data: Callable[[str], Path], tree: Callable[[Any], Filter]) -
     assert {wish["id"]: len(list(atoms(tree(wish["filter"])))) for wish in definitions["subscriptions"]} == vectors
 
 
-class At:
+class At(EmptyContext):
     """Surroundings in which every user is at one place."""
 
     def __init__(self, place: Place) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.errors import Mark
-from nearcast.filters.evaluate import level_of, truth
+from nearcast.filters.evaluate import EmptyContext, level_of, truth
 from nearcast.language.cql2 import parse
 from nearcast.matching.computed_atoms import ComputedAtoms
 from nearcast.matching.matcher import FilterMatcher, location_conditions
@@ -27,7 +27,7 @@ from nearcast.state.timeline import EntityMembership, Environment, TermMembers, 
 from tests.random_filters import USERS, events, filters, places
 
 
-class AsOf:
+class AsOf(EmptyContext):
     """Surroundings of one event, from the whole history before it."""
 
     def __init__(self, users: Timeline[str, Place], history: list[Event], position: int) -> None:

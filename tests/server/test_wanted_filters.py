@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from nearcast.client.wanted_events import WantedFilters, selects
 from nearcast.errors import EventError, Mark
-from nearcast.filters.evaluate import NO_CONTEXT, truth
+from nearcast.filters.evaluate import NO_CONTEXT, EmptyContext, truth
 from nearcast.journal.memory import MemoryJournal
 from nearcast.language.cloudevents import read_event
 from nearcast.language.cql2 import parse
@@ -71,7 +71,7 @@ def test_no_event_that_anybody_may_want_is_held_back(
 
 
 @dataclass(frozen=True)
-class Around:
+class Around(EmptyContext):
     """What only the server's side knows."""
 
     place: Place | None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nearcast.delivery.priority import priority
 from nearcast.errors import EventError, Mark
-from nearcast.filters.evaluate import level_of
+from nearcast.filters.evaluate import EmptyContext, level_of
 from nearcast.filters.relevance import by_role, classes_of, role_relevance
 from nearcast.language.control_events import changes as parse
 from nearcast.language.control_events import to_event
@@ -92,7 +92,7 @@ every_change = st.one_of(
 )
 
 
-class AsOf:
+class AsOf(EmptyContext):
     """Surroundings from the registry and the events so far."""
 
     def __init__(self, registry: Registry, newest: dict[str, Event]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from nearcast.delivery.subscription_index import groups_of
+from nearcast.filters.spatial_atoms import in_order, term_atoms
 from nearcast.matching.matcher import FilterMatcher, location_conditions
 from nearcast.model.changes import (
     ActionChange,
@@ -30,11 +31,12 @@ from nearcast.situations.instances import SituationChanged
 from nearcast.situations.readings import NamedAreas, SituationCentre
 from nearcast.situations.rule_plan import with_inherited
 from nearcast.situations.stage import SituationStage
-from nearcast.stages.term_members import MembershipTracker
+from nearcast.stages.term_members import MembershipTracker, TermConditions
 from nearcast.state.derived import Cause, DerivingStage, StageInput
 from nearcast.state.previous_values import PreviousValues, asked_of_previous
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
+from nearcast.state.spatial_windows import SpatialWindows
 from nearcast.state.timeline import Environment, Timeline
 
 MOMENT = datetime(2020, 1, 1, tzinfo=UTC)
@@ -60,8 +62,8 @@ def _matched(subscription: Subscription, settings: Settings, many: int) -> None:
     terms = list(dict.fromkeys(location_conditions(subscription.filter)))
     filters = [subscription.filter, *(term.conditions for term in terms if term.conditions is not None)]
     events = to_table(_reports({"": [named for one in filters for named in _named(one)]}))
-    conditions = FilterMatcher((), [term.conditions for term in terms if term.conditions is not None])
-    members = MembershipTracker().members_over(terms, conditions, events, Repository())
+    asked = TermConditions.of(terms, SpatialWindows.of(in_order(term_atoms(subscription.filter))))
+    members = MembershipTracker().members_over(asked, events, Repository())
     previous = PreviousValues().values_over(list(asked_of_previous(subscription.filter)), events, Repository())
     users: Timeline[str, Place | None] = Timeline(dict.fromkeys(subscription.clients, PLACES[0]))
     FilterMatcher(groups, many=many).match(events, Environment(users, members, previous))

@@ -6,7 +6,7 @@ worth branching on. Trying is exponential at worst, so the number of assumptions
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
@@ -170,6 +170,10 @@ class WitnessEvent:
 
     def entities(self) -> Iterable[Event]:
         """The repository is empty."""
+        return ()
+
+    def undecided_conditions(self, newest: Event) -> Collection[Atom]:
+        """So nothing is left undecided."""
         return ()
 
 

@@ -213,5 +213,6 @@ def _atom_data(found: AtomFinding) -> dict[str, Any]:
         "values": found.values,
         "read": {one.name: one.values for one in found.read} or None,
         "unknown": found.unknown or None,
+        "undecided": found.undecided or None,
         "blocked": found.blocked,
     }

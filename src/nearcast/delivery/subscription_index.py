@@ -19,7 +19,7 @@ import numpy.typing as npt
 from nearcast.delivery.spatial_uses import SpatialUses
 from nearcast.filters.receiver_terms import asked_of_receiver, for_receiver
 from nearcast.filters.relevance import by_role, classes_of, role_relevance
-from nearcast.filters.spatial_atoms import spatial_atoms
+from nearcast.filters.spatial_atoms import spatial_atoms, term_atoms
 from nearcast.matching.bitset import FilterGroup
 from nearcast.matching.incremental import IncrementalIndex
 from nearcast.matching.matcher import location_conditions
@@ -209,7 +209,7 @@ class SubscriptionIndex:
     """Follows the registry's subscriptions and clients, change by change; the settings do not change.
 
     `incremental_index` has the groups, `terms` the location terms in use, `remembered` the attributes asked of previous
-    events, `spatial` the atoms about geometries.
+    events, `spatial` the atoms about geometries, `spatial_of_terms` those of the terms' conditions.
     """
 
     def __init__(self, registry: Registry, incremental_index: IncrementalIndex | None = None) -> None:
@@ -217,6 +217,7 @@ class SubscriptionIndex:
         self.terms: Counter[Entities] = Counter()
         self.remembered: Counter[str] = Counter()
         self.spatial = SpatialUses()
+        self.spatial_of_terms = SpatialUses()
         self._registry, self._settings = registry, registry.settings
         self._left: list[int] = []
         self._rows = AssignmentRows()
@@ -238,6 +239,7 @@ class SubscriptionIndex:
     def begin_batch(self) -> None:
         """Forgets what ended in the last batch: the next one begins."""
         self.spatial.begin_batch()
+        self.spatial_of_terms.begin_batch()
         if self._worn:
             self._rows.clear(list(self._worn))
         for group in self._left:
@@ -301,7 +303,9 @@ class SubscriptionIndex:
             self._wanting.setdefault(client, {})[order] = None
             if client in self._clients:
                 self._hear(position, client, order)
-        self.terms.update(location_conditions(subscription.filter))
+        if terms := location_conditions(subscription.filter):
+            self.terms.update(terms)
+            self.spatial_of_terms.begin(position, term_atoms(subscription.filter))
         self.remembered.update(asked_of_previous(subscription.filter))
 
     def _end(self, position: int, id: str) -> None:
@@ -321,6 +325,8 @@ class SubscriptionIndex:
             self.spatial.end(position, spatial_atoms(held.subscription.filter))
         for own in held.own.values():
             self.spatial.end(position, own.spatial)
+        if self.terms:
+            self.spatial_of_terms.end(position, term_atoms(held.subscription.filter))
         self._ended.append(held)
         self._shown = None
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from nearcast.delivery.priority import awareness_class, context_class, priority_row
 from nearcast.filters.evaluate import (
+    NO_CONTEXT,
     UNDER_NOT,
     UNDER_PLAIN_NOT,
     EventFacts,
@@ -19,23 +21,41 @@ from nearcast.filters.evaluate import (
     atom_truths,
     count,
     distances,
+    is_member,
     level_of,
     located,
+    truth,
     without_absent,
 )
 from nearcast.filters.expressions import truth_of
 from nearcast.filters.receiver_terms import asked_of_receiver, for_receiver
 from nearcast.filters.relevance import ABSENT, Classes, by_role, classes_of, role_relevance
-from nearcast.filters.spatial_atoms import SpentBudget, spatial_atoms, spent_budget
+from nearcast.filters.spatial_atoms import SpentBudget, spatial_atoms, spent_budget, term_atoms
 from nearcast.filters.truth import Truth
 from nearcast.model.context import Awareness, HeldClass
 from nearcast.model.event import CLOCK_FALL, Event, Place
 from nearcast.model.expression import GEOMETRY, TOLD_GEOMETRY, Call, attributes, remembered, users
-from nearcast.model.filter import And, Atom, Count, Distance, Filter, Located, Not, PlainNot, This, User
+from nearcast.model.filter import (
+    And,
+    Atom,
+    Count,
+    Distance,
+    Entities,
+    Filter,
+    Located,
+    Not,
+    PlainNot,
+    This,
+    User,
+    located_sides,
+)
 from nearcast.model.geometry_budget import GeometryWork
 from nearcast.model.subscription import ClientProfile, Subscription
 from nearcast.model.values import Value
 from nearcast.state.registry import Registry
+
+if TYPE_CHECKING:
+    from nearcast.filters.term_work import TermConditionWork
 
 SHOWN_PAIRS = 3
 """Of many distances the nearest are kept."""
@@ -55,7 +75,8 @@ class AtomFinding:
 
     `values` are the attribute's values, the nearest distances in metres, or the count; `read`, of a computed atom, what
     it read, each by its name; `unknown` says why the truth is UNKNOWN. `blocked`: with another truth of it, and of
-    those blocked with it, the subscription would have selected.
+    those blocked with it, the subscription would have selected. `undecided`: of which entities it is unknown whether a
+    location term asks for them, as the work on their geometries was done.
     """
 
     atom: Atom
@@ -65,6 +86,7 @@ class AtomFinding:
     unknown: str = ""
     blocked: bool = False
     read: tuple[AtomReading, ...] = ()
+    undecided: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +160,7 @@ class ExplanationScene:
     event: Event
     _seen: dict[Filter, tuple[AtomFinding, ...]] = field(default_factory=dict)
     _budget: SpentBudget | None = None
+    _conditions: TermConditionWork | None = None
 
     def user(self, name: str) -> Place | None:
         """Where a client was then."""
@@ -173,6 +196,20 @@ class ExplanationScene:
     def undecided(self, filter: Filter) -> frozenset[Atom]:
         """The atoms, those of a filter among them, that are UNKNOWN since that work was done."""
         return self.budget.undecided if any(spatial_atoms(filter)) else frozenset()
+
+    def undecided_conditions(self, newest: Event) -> frozenset[Atom]:
+        """The atoms of the conditions of location terms that the work for an entity's newest event leaves UNKNOWN."""
+        return self.conditions_budget(newest).undecided
+
+    def conditions_budget(self, newest: Event) -> SpentBudget:
+        """How far the work that is allowed for an entity's newest event goes for these."""
+        if self._conditions is None:
+            # It has geometries, which take longer to load than a command to start.
+            from nearcast.filters.term_work import TermConditionWork
+
+            filters = (one.filter for one in self.registry.subscriptions.values())
+            self._conditions = TermConditionWork(filters, self.registry.settings.limits)
+        return self._conditions.budget(newest)
 
 
 def _filters(registry: Registry) -> Iterator[Filter]:
@@ -253,7 +290,7 @@ def _in_tree(
         kept = iter([index for index, own in enumerate(classes) if own != ABSENT])
         blocked = set(_blocked(present[0], RequiredTruth.TRUE, kept, [atom.truth for atom in found]) or ())
     return tuple(
-        AtomFinding(one.atom, own, one.truth, one.values, one.unknown, index in blocked, one.read)
+        replace(one, relevance=own, blocked=index in blocked)
         for index, (one, own) in enumerate(zip(found, classes, strict=True))
     )
 
@@ -285,7 +322,7 @@ def _finding(atom: Atom, truth: Truth, scene: ExplanationScene) -> AtomFinding:
     values = tuple(_values(atom, scene))
     read = tuple(_readings(atom.name, scene)) if isinstance(atom.name, Call) else ()
     unknown = _unknown(atom, values, read, scene) if truth is None else ""
-    return AtomFinding(atom, ABSENT, truth, values, unknown, read=read)
+    return AtomFinding(atom, ABSENT, truth, values, unknown, read=read, undecided=_undecided(atom, scene))
 
 
 def _readings(call: Call, scene: ExplanationScene) -> Iterator[AtomReading]:
@@ -329,9 +366,28 @@ def _unknown(atom: Atom, values: tuple[Value, ...], read: tuple[AtomReading, ...
         return "the value and the literal are of types that do not compare"
     if isinstance(atom.name, str):
         return f"the event has no {atom.name}"
+    limits = scene.registry.settings.limits
     sides = (atom.name.around,) if isinstance(atom.name, Count) else (atom.name.a, atom.name.b)
-    lacking = [_nowhere(side) for side in sides if side and not any(located(side, scene.event, scene))]
+    lacking = [_nowhere(side) for side in sides if side and not any(located(side, scene.event, scene, limits))]
     return " and ".join(lacking) or "one place is planar, the other geographic"
+
+
+def _undecided(atom: Atom, scene: ExplanationScene) -> str:
+    """Of which entities it is unknown whether a location term asks for them, and why of the first."""
+    if isinstance(atom.name, str | Call):
+        return ""
+    asked = [one.conditions for one in located_sides(atom.name) if isinstance(one, Entities) and one.conditions]
+    limits, names, why = scene.registry.settings.limits, list[str](), ""
+    for conditions in asked if any(term_atoms(atom)) else ():
+        for newest in scene.entities():
+            if truth(conditions, newest, NO_CONTEXT, limits) and not is_member(conditions, newest, scene, limits):
+                names.append(newest.entity)
+                reasons = map(scene.conditions_budget(newest).reason, spatial_atoms(conditions))
+                why = why or f"{newest.entity}: {next(filter(None, reasons))}"
+    if not names:
+        return ""
+    shown = ", ".join([*names[:SHOWN_PAIRS], *["…"] * (len(names) > SHOWN_PAIRS)])
+    return f"of {len(names):,} more it is unknown whether they are asked for: {shown}; {why}"
 
 
 def _too_much(call: Call, scene: ExplanationScene) -> str:

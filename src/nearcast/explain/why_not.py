@@ -64,6 +64,11 @@ def _blocked(found: AtomFinding, write: Write) -> str:
 
 def observed(found: AtomFinding) -> str:
     """What made an atom's truth, as text: "the value was 101"."""
+    made = _observed(found)
+    return f"{made}; {found.undecided}" if found.undecided else made
+
+
+def _observed(found: AtomFinding) -> str:
     if found.read and not (found.unknown and all(one.values == () for one in found.read)):
         read = ", ".join(_read(one) for one in found.read)
         return f"{found.unknown}: {read}" if found.unknown else read

@@ -51,6 +51,9 @@ class EvaluationContext(Protocol):
     def entities(self) -> Iterable[Event]:
         """The newest event of every entity before this one."""
 
+    def undecided_conditions(self, newest: Event) -> Collection[Atom]:
+        """The atoms of the conditions of location terms that the work for an entity's newest event leaves UNKNOWN."""
+
 
 class RequiredTruth(Enum):
     """Which truth of a part makes the whole hold: NOT pushed down a tree turns one into another."""
@@ -280,8 +283,24 @@ def located(
                 yield place
         case Entities(conditions):
             for other in around.entities():
-                if conditions is None or truth(conditions, other, NO_CONTEXT, limits) is True:
+                if conditions is None or is_member(conditions, other, around, limits):
                     yield other.place
+
+
+def is_member(conditions: Filter, newest: Event, around: EvaluationContext, limits: Limits = DEFAULT) -> bool:
+    """Whether an entity with this newest event is among those whom a location term with these conditions asks for."""
+    alone = truth(conditions, newest, NO_CONTEXT, limits)
+    if alone is not True and not _negates_plainly(conditions):
+        # What is left undecided makes nobody a member, and to find it takes longer than all the rest.
+        return False
+    undecided = around.undecided_conditions(newest)
+    return truth(conditions, newest, NO_CONTEXT, limits, undecided) is True if undecided else alone is True
+
+
+def _negates_plainly(node: Filter) -> bool:
+    if isinstance(node, (And, Or)):
+        return any(map(_negates_plainly, node.children))
+    return isinstance(node, PlainNot) or (isinstance(node, Not) and _negates_plainly(node.child))
 
 
 class EmptyContext:
@@ -293,6 +312,10 @@ class EmptyContext:
 
     def entities(self) -> Iterable[Event]:
         """There is nothing."""
+        return ()
+
+    def undecided_conditions(self, newest: Event) -> Collection[Atom]:
+        """So nothing is left."""
         return ()
 
 

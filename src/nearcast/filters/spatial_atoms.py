@@ -29,7 +29,7 @@ from nearcast.model.expression import (
     needed,
     parts,
 )
-from nearcast.model.filter import Atom, Filter, atoms
+from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, atoms, located_sides
 from nearcast.model.geometry_budget import EventGeometryWork, GeometryWork
 from nearcast.model.limits import Limits
 
@@ -42,6 +42,15 @@ KNOWN = 1 << 16
 def spatial_atoms(filter: Filter) -> Iterator[Atom]:
     """The atoms of a filter that read geometries of an event."""
     return (atom for atom in atoms(filter) if isinstance(atom.name, Call) and any(map(_reads, parts(atom.name))))
+
+
+def term_atoms(filter: Filter) -> Iterator[Atom]:
+    """The same of the conditions of the location terms in a filter, which share the work by themselves."""
+    for atom in atoms(filter):
+        sides = located_sides(atom.name) if isinstance(atom.name, Distance | Count) else ()
+        for side in sides:
+            if isinstance(side, Entities) and side.conditions is not None:
+                yield from spatial_atoms(side.conditions)
 
 
 def _reads(part: Expression) -> bool:
@@ -114,7 +123,12 @@ class SpentBudget:
 
 def spent_budget(listed: Iterable[Atom], event: Event, around: EvaluationContext, limits: Limits) -> SpentBudget:
     """How far the work that is allowed for an event goes for the spatial atoms of all filters."""
-    together, ordered = EventGeometryWork(limits), in_order(listed)
+    return spent_on(in_order(listed), event, around, limits)
+
+
+def spent_on(ordered: Sequence[Atom], event: Event, around: EvaluationContext, limits: Limits) -> SpentBudget:
+    """The same for atoms that are in their order."""
+    together = EventGeometryWork(limits)
     for number, atom in enumerate(ordered):
         if together.beyond:
             return SpentBudget(ordered, number, limits)

@@ -6,7 +6,6 @@ evaluated once (Agent §6.1.2). For every event the outcome is that of the plain
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,8 +15,7 @@ import pyarrow as pa
 from nearcast.matching.bitset import BitsetMatcher, FilterGroup, MatchedPairs
 from nearcast.matching.postfix import PostfixFilters
 from nearcast.model.filter import Atom, Entities, Filter, atoms
-from nearcast.model.limits import Limits
-from nearcast.state.timeline import Environment, Excess
+from nearcast.state.timeline import Environment
 
 __all__ = ["FilterGroup", "FilterMatcher", "MatchedPairs", "location_conditions"]
 
@@ -84,23 +82,13 @@ class FilterMatcher:
             np.concatenate([few.levels, many.levels]),
         )
 
-    def selected(
-        self, table: pa.Table, limits: Limits | None = None, excess: Counter[Excess] | None = None
-    ) -> list[npt.NDArray[np.bool_]]:
-        """For each condition, which events of the table satisfy it; conditions know no surroundings.
+    def selected(self, table: pa.Table) -> list[npt.NDArray[np.bool_]]:
+        """For each condition, which events of the table satisfy it; conditions know no surroundings."""
+        return self.held(table, Environment())
 
-        What comes to one of the limits, which are the defaults where none are given, is counted in `excess`.
-        """
-        return self.held(table, Environment(limits=limits or Limits()), excess)
-
-    def held(
-        self, table: pa.Table, around: Environment, excess: Counter[Excess] | None = None
-    ) -> list[npt.NDArray[np.bool_]]:
-        """The same with the surroundings of events."""
-        found = self._bits.held(table, around)
-        if excess is not None:
-            excess.update(around.excess)
-        return found
+    def held(self, table: pa.Table, around: Environment) -> list[npt.NDArray[np.bool_]]:
+        """The same with the surroundings of events, in whose `excess` is counted what comes to one of the limits."""
+        return self._bits.held(table, around)
 
 
 def location_conditions(filter: Filter) -> list[Entities]:

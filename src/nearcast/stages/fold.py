@@ -21,7 +21,7 @@ from nearcast.delivery.priority import priority_row
 from nearcast.delivery.subscription_index import GroupAssignments, SubscriptionIndex, role_number
 from nearcast.errors import EventError, Fault, Mark
 from nearcast.matching.incremental import PartitionedIndex
-from nearcast.matching.matcher import FilterMatcher
+from nearcast.model.arrays import Integers
 from nearcast.model.changes import (
     Change,
     ClientChange,
@@ -32,14 +32,13 @@ from nearcast.model.changes import (
 )
 from nearcast.model.columns import any_control, are_control, to_events
 from nearcast.model.event import Event, Place
-from nearcast.model.filter import Entities
 from nearcast.model.subscription import ClientProfile, Settings
 from nearcast.relations.lanes.scopes import Scope, Scopes
 from nearcast.relations.pairs import PairRelations
 from nearcast.relations.shards import SHARDS
 from nearcast.situations.stage import SituationStage
 from nearcast.stages.isolation import rejected
-from nearcast.stages.term_members import MembershipTracker
+from nearcast.stages.term_members import MembershipTracker, TermConditions
 from nearcast.state.derived import DERIVED, At, DerivingStage, StageInput, pieces
 from nearcast.state.fallen_clocks import FallenClocks
 from nearcast.state.lateness import FOREVER, NEVER
@@ -134,8 +133,7 @@ class StateFold:
         self._remembered = PreviousValues()
         self._clients = self._all_clients()
         self._subscription_index: SubscriptionIndex | None = None
-        self._terms: list[Entities] = []
-        self._conditions = FilterMatcher(())
+        self._terms = TermConditions()
 
     @property
     def pairings(self) -> Mapping[Scope, PairRelations]:
@@ -306,7 +304,7 @@ class StateFold:
         counts = self.repository.counting(kept)
         self.fallen_clocks.follow(kept, counts, self.repository.known_moments(kept))
         counted = kept if counts.all() else kept.filter(pa.array(counts))
-        members = self._members(list(subscription_index.terms), counted)
+        members = self._members(subscription_index, counted, events.column("position").to_numpy())
         previous = self._remembered.values_over(list(subscription_index.remembered), events, self.repository, counted)
         self.repository.fold_events(kept)
         # A copy: stages count on, for the next one.
@@ -357,13 +355,15 @@ class StateFold:
             if isinstance(change, OF_STAGES) and position not in refused:
                 self.registry.apply(change)
 
-    def _members(self, terms: list[Entities], events: pa.Table) -> Followed:
-        """Who satisfies each location term, over a batch."""
-        if terms != self._terms:
-            self._conditions = FilterMatcher((), [term.conditions for term in terms if term.conditions is not None])
-            self._terms = terms
+    def _members(self, subscription_index: SubscriptionIndex, events: pa.Table, positions: Integers) -> Followed:
+        """Who satisfies each location term, over a batch, by its events that count; of all there are the positions."""
+        terms, spatial = list(subscription_index.terms), subscription_index.spatial_of_terms.windows()
+        if terms != self._terms.terms:
+            self._terms = TermConditions.of(terms, spatial)
+        elif spatial is not self._terms.spatial:
+            self._terms = replace(self._terms, spatial=spatial)
         limits = self.registry.settings.limits
-        return self._following.members_over(terms, self._conditions, events, self.repository, limits, self._excess)
+        return self._following.members_over(self._terms, events, self.repository, limits, self._excess, positions)
 
 
 def _world_of(table: pa.Table) -> pa.Table:

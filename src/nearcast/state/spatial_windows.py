@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,6 +51,39 @@ class SpatialWindows:
         """The positions between which the same atoms are there, ascending."""
         return np.unique(self.windows[:, 1:])
 
+    def seen(self, positions: Integers) -> SeenAtoms:
+        """Which of the atoms are there for events at these positions, of which there is one at least."""
+        asked = np.unique(positions)
+        if not self.atoms:
+            return SeenAtoms(self, (), (), int(asked[0]), True, asked[:0])
+        both = np.concatenate([asked, asked + 1])
+        _, first, which = np.unique(np.searchsorted(self.ends(), both), return_index=True, return_inverse=True)
+        there = np.array([self.at(int(both[row])) for row in first])
+        own, behind = which[: len(asked)], which[len(asked) :]
+        moved = np.flatnonzero(own[1:] != behind[:-1])
+        moved = moved[(there[own[1:][moved]] != there[behind[:-1][moved]]).any(axis=1)]
+        some: Flags = np.asarray(there.any(axis=0))
+        always = some.all() and (self.windows[:, 1:] == ALWAYS).all()
+        whole = self if always else SpatialWindows.of(compress(self.atoms, some))
+        first_seen, last_seen = (tuple(compress(self.atoms, there[one])) for one in (own[0], behind[-1]))
+        return SeenAtoms(whole, first_seen, last_seen, int(asked[0]), bool(there[:, some].all()), asked[1:][moved])
+
+
+class SeenAtoms(NamedTuple):
+    """Which atoms some events see, as of their positions.
+
+    `whole` are those that are there for any of them, at all times; `first` those for the first event, at `begin`, and
+    `last` those for what comes right behind the last. `steady`: they are all the same. `renewed`: the positions of the
+    events for which others are there than right behind the event before.
+    """
+
+    whole: SpatialWindows
+    first: tuple[Atom, ...]
+    last: tuple[Atom, ...]
+    begin: int
+    steady: bool
+    renewed: Integers
+
 
 @dataclass(frozen=True, slots=True)
 class DecidedGeometries:
@@ -57,6 +92,8 @@ class DecidedGeometries:
     sequences: Integers
     numbers: dict[Atom, int]
     truths: Truths
+    left: Flags
+    """Of which of them some atoms were left undecided, for the work that is allowed was done."""
 
     def placed(self, sequences: Integers) -> tuple[Integers, Integers]:
         """Which of some events, given by ascending sequences, are among those, and where."""

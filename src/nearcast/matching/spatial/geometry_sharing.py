@@ -21,6 +21,8 @@ import pyarrow.compute as pc
 
 from nearcast.filters.expressions import truth_of
 from nearcast.filters.spatial_atoms import in_order, spatial_atoms
+from nearcast.filters.term_work import units_at_point
+from nearcast.filters.truth import Truth
 from nearcast.geo import shapes
 from nearcast.geo.distance import SHORTEST, SLACK, Floats, unit_vectors
 from nearcast.geo.line_pieces import ANYWHERE
@@ -37,10 +39,8 @@ from nearcast.model.expression import (
     Box,
     Call,
     Constant,
-    Expression,
     Property,
     Shape,
-    parts,
 )
 from nearcast.model.filter import Atom, Filter, atoms
 from nearcast.model.geometry_budget import SPENT, EventGeometryWork, GeometryWork
@@ -56,10 +56,8 @@ MANY = 1 << 26
 KNOWN = 1 << 16
 """Atoms of which is known what they are about."""
 
-POINT = shapes.at(Place("planar", 0.0, 0.0))
-
-POINTS_APART = 200
-"""Units that the distance of two points takes at most."""
+LOOKS = 256
+"""Looks at reports that are made at once: a report may be long, and is copied for each."""
 
 NOWHERE = (np.inf, np.inf, -np.inf, -np.inf)
 
@@ -71,38 +69,82 @@ def match_within_budget(match: Match, events: pa.Table, around: Environment) -> 
     """What `match` gives for a table of EVENTS, ascending, where no event takes more work than is allowed."""
     if not around.spatial.atoms or not len(events):
         return match(events, around)
-    shared = _shared(around.spatial, around.limits)
-    lanes = shared.lanes(events, around)
-    found, begin = [], 0
-    most = max(1, MANY // len(around.spatial.atoms))
-    for first in range(0, max(1, len(lanes)), most):
-        own = lanes[first : first + most]
-        end = len(events) if first + most >= len(lanes) else int(lanes[first + most])
-        pairs = match(events.slice(begin, end - begin), shared.environment(events, own, around))
-        found.append(MatchedPairs(pairs.lanes + pairs.lanes.dtype.type(begin), pairs.groups, pairs.levels))
-        begin = end
+    found = []
+    for part in _parts(events, around):
+        pairs = match(part.events, part.around)
+        found.append(MatchedPairs(pairs.lanes + pairs.lanes.dtype.type(part.begin), pairs.groups, pairs.levels))
     return found[0] if len(found) == 1 else MatchedPairs(*map(np.concatenate, zip(*map(_columns, found), strict=True)))
+
+
+class BudgetedSelection(NamedTuple):
+    """For each condition which events satisfy it, and of which events some atoms were left, for the work was done."""
+
+    flags: list[Flags]
+    left: Flags
+
+
+def select_within_budget(
+    index: FilterMatcher, spatial: SpatialWindows, events: pa.Table, limits: Limits, excess: Counter[Excess]
+) -> BudgetedSelection:
+    """For each condition of an index which events of a table of EVENTS satisfy it, where `spatial` are the atoms with
+    which its own share the work that is allowed for an event. What comes to a limit is counted in `excess`.
+    """
+    around, left = Environment(limits=limits, spatial=spatial), np.zeros(len(events), np.bool_)
+    if not spatial.atoms or not len(events):
+        flags = index.held(events, around)
+        excess.update(around.excess)
+        return BudgetedSelection(flags, left)
+    # Truths are found by ascending sequences; the newest events of all entities are in no order.
+    order = np.argsort(sequences_of(events), kind="stable")
+    ordered: Flags = np.asarray(order[1:] > order[:-1])
+    sorted_ = events if ordered.all() else events.take(pa.array(order))
+    parts: list[list[Flags]] = []
+    for part in _parts(sorted_, around):
+        parts.append(index.held(part.events, part.around))
+        if part.around.decided is not None:
+            left[part.begin + part.lanes] = part.around.decided.left
+    excess.update(around.excess)
+    found = BudgetedSelection([np.concatenate(each) for each in zip(*parts, strict=True)], left)
+    if sorted_ is events:
+        return found
+    back = np.argsort(order, kind="stable")
+    return BudgetedSelection([flags[back] for flags in found.flags], found.left[back])
 
 
 def selected_within_budget(
     index: FilterMatcher, spatial: SpatialWindows, events: pa.Table, limits: Limits, excess: Counter[Excess]
 ) -> list[Flags]:
-    """For each condition of an index which events of a table of EVENTS satisfy it, where `spatial` are the atoms with
-    which its own share the work that is allowed for an event. What comes to a limit is counted in `excess`.
+    """The same without the events of which atoms were left."""
+    return select_within_budget(index, spatial, events, limits, excess).flags
+
+
+class ReportLooks(NamedTuple):
+    """Rows of a table, each looked at as of a position."""
+
+    rows: Integers
+    positions: Integers
+
+
+def selected_as_of(
+    index: FilterMatcher,
+    spatial: SpatialWindows,
+    reports: pa.Table,
+    looks: ReportLooks,
+    limits: Limits,
+    excess: Counter[Excess],
+) -> list[Flags]:
+    """For each condition of an index which looks at reports satisfy it: at rows of a table of EVENTS, each with the
+    atoms that are there as of some position, whenever the report came. Those at one report are behind each other: each
+    atom is compared with it once.
     """
-    around = Environment(limits=limits, spatial=spatial)
-    if not spatial.atoms or not len(events):
-        return index.held(events, around, excess)
-    # Truths are found by ascending sequences; the newest events of all entities are in no order.
-    order = np.argsort(sequences_of(events), kind="stable")
-    ordered: Flags = np.asarray(order[1:] > order[:-1])
-    sorted_ = events if ordered.all() else events.take(pa.array(order))
-    shared = _shared(spatial, limits)
-    found = index.held(sorted_, shared.environment(sorted_, shared.lanes(sorted_, around), around), excess)
-    if sorted_ is events:
-        return found
-    back = np.argsort(order, kind="stable")
-    return [flags[back] for flags in found]
+    around, shared = Environment(limits=limits, spatial=spatial), _shared(spatial, limits)
+    parts: list[list[Flags]] = []
+    for first in range(0, max(1, len(looks.rows)), LOOKS):
+        chosen = _numbered(reports.take(pa.array(looks.rows[first : first + LOOKS])))
+        as_of = looks.positions[first : first + LOOKS]
+        parts.append(index.held(chosen, shared.environment(chosen, np.arange(len(chosen)), around, as_of)))
+    excess.update(around.excess)
+    return [np.concatenate(each) for each in zip(*parts, strict=True)]
 
 
 def fixed_spatial(filters: Iterable[Filter]) -> SpatialWindows:
@@ -119,12 +161,35 @@ class SingleFilter:
 
     def selects(self, table: pa.Table) -> Flags:
         """Which events of a table it selects, if nothing is known besides them; they need no positions."""
-        numbered = table.set_column(
-            table.schema.get_field_index("position"), EVENTS.field("position"), pa.array(np.arange(1, len(table) + 1))
-        )
         found = np.zeros(len(table), np.bool_)
-        found[match_within_budget(self._index.match, numbered, self._around).lanes] = True
+        found[match_within_budget(self._index.match, _numbered(table), self._around).lanes] = True
         return found
+
+
+def _numbered(table: pa.Table) -> pa.Table:
+    """The events at positions from 1 on."""
+    positions = pa.array(np.arange(1, len(table) + 1))
+    return table.set_column(table.schema.get_field_index("position"), EVENTS.field("position"), positions)
+
+
+class _EventPart(NamedTuple):
+    """Some of a table's events, from a row on: those by number of which the truths of atoms are in `around`."""
+
+    begin: int
+    events: pa.Table
+    lanes: Integers
+    around: Environment
+
+
+def _parts(events: pa.Table, around: Environment) -> Iterator[_EventPart]:
+    """The events part by part, with the truths of atoms for those that may take more work than is allowed."""
+    shared, begin = _shared(around.spatial, around.limits), 0
+    lanes, most = shared.lanes(events, around), max(1, MANY // len(around.spatial.atoms))
+    for first in range(0, max(1, len(lanes)), most):
+        end = len(events) if first + most >= len(lanes) else int(lanes[first + most])
+        part, own = events.slice(begin, end - begin), lanes[first : first + most] - begin
+        yield _EventPart(begin, part, own, shared.environment(part, own, around))
+        begin = end
 
 
 def _columns(pairs: MatchedPairs) -> tuple[Any, Any, Any]:
@@ -166,7 +231,7 @@ def _known(atom: Atom, limits: Limits) -> _SpatialAtom:
     assert isinstance(call, Call), "it reads geometries"
     name, written = _written(call)
     geometry = shapes.written(written, limits.geometry_work) if written is not None else None
-    point = min(sum(_for_a_point(part, limits) for part in parts(call)), limits.geometry_work)
+    point = units_at_point(call, limits)
     found = _SpatialAtom(call, reads_of(call), "", NOWHERE, (0.0, 0.0, 0.0), np.inf, False, point)
     if geometry is None or geometry.shape is None or not np.isfinite(geometry.bounds).all():
         return found
@@ -191,27 +256,6 @@ def _written(call: Call) -> tuple[str, Shape | Box | None]:
     return "", None
 
 
-def _for_a_point(part: Expression, limits: Limits) -> int:
-    """The units that a comparison takes at most where every geometry that is not written is a point."""
-    if not isinstance(part, Call):
-        return 0
-    if part.function == "IS NULL":
-        # It may look twice at what it is of.
-        return limits.geometry_work * isinstance(part.arguments[0], Call)
-    if part.function not in SPATIAL and part.function != "S_DWITHIN":
-        return 0
-    a, b = (_or_point(side, limits) for side in part.arguments[:2])
-    if a.shape is None or b.shape is None:
-        return limits.geometry_work
-    if part.function in SPATIAL:
-        return shapes.comparing(part.function, a, b)
-    return POINTS_APART if a.single and b.single else limits.geometry_work
-
-
-def _or_point(side: Expression, limits: Limits) -> shapes.Geometry:
-    return shapes.written(side, limits.geometry_work) if isinstance(side, (Shape, Box)) else POINT
-
-
 class _Outline(NamedTuple):
     """What is around an event's geometries: a box, and a circle for each; `None` for the middles if some are planar."""
 
@@ -225,6 +269,10 @@ class _LaneTruths(NamedTuple):
 
     truths: Truths
     beyond: list[str]
+
+
+_Compared = tuple[Truth, GeometryWork]
+"""What an atom is for an event, and what that took."""
 
 
 class SharedGeometryWork:
@@ -247,18 +295,24 @@ class SharedGeometryWork:
         self._remembered = tuple(dict.fromkeys(name for one in self._atoms for name in one.reads.remembered))
         self._alone = not self._remembered and not any(one.reads.users for one in self._atoms)
 
-    def environment(self, events: pa.Table, lanes: Integers, around: Environment) -> Environment:
-        """The surroundings with the truths of atoms for some of the events, given by their numbers."""
+    def environment(
+        self, events: pa.Table, lanes: Integers, around: Environment, as_of: Integers | None = None
+    ) -> Environment:
+        """The surroundings with the truths of atoms for some of the events, given by their numbers.
+
+        The atoms are those that are there at the positions of the events, or at others that are given.
+        """
         if not len(lanes):
             return around
         chosen = events.take(pa.array(lanes))
-        truths = np.empty((len(lanes), len(self._atoms)), np.int8)
+        truths, left = np.empty((len(lanes), len(self._atoms)), np.int8), np.zeros(len(lanes), np.bool_)
         whose = zip(chosen.column("source").to_pylist(), chosen.column("type").to_pylist(), strict=True)
-        for row, (source, type_), one in zip(truths, whose, self.decide(chosen, around), strict=True):
-            row[:] = one.truths
+        found = self.decide(chosen, around, as_of)
+        for number, ((source, type_), one) in enumerate(zip(whose, found, strict=True)):
+            truths[number], left[number] = one.truths, SPENT in one.beyond
             around.excess.update((source, type_, limit) for limit in one.beyond)
         numbers = {atom: number for number, atom in enumerate(self._spatial.atoms)}
-        return replace(around, decided=DecidedGeometries(sequences_of(chosen), numbers, truths))
+        return replace(around, decided=DecidedGeometries(sequences_of(chosen), numbers, truths, left))
 
     def lanes(self, events: pa.Table, around: Environment) -> Integers:
         """The events that may take more than is allowed: those that tell geometries, and others of which it is known.
@@ -297,22 +351,29 @@ class SharedGeometryWork:
                 units += one.point
         return units
 
-    def decide(self, events: pa.Table, around: Environment) -> Iterator[_LaneTruths]:
-        """The truths of each of some events."""
+    def decide(self, events: pa.Table, around: Environment, as_of: Integers | None = None) -> Iterator[_LaneTruths]:
+        """The truths of each of some events, by the atoms that are there at its position, or at another."""
         there = names_of(events)
         chunk = facts_of(events, around, [one.reads for one in self._atoms], there)
         known: dict[Any, _LaneTruths] = {}
-        positions = events.column("position").to_numpy()
+        positions = events.column("position").to_numpy() if as_of is None else as_of
         stretches = np.searchsorted(self._ends, positions).tolist()
         places: Sequence[Place | None] = chunk.places or [None] * len(events)
+        last: Any = None
+        compared: dict[int, _Compared] = {}
         for lane, stretch in enumerate(stretches):
-            key = (stretch, places[lane], *(chunk.typed(name)[lane] for name in self._names)) if self._alone else lane
-            if key not in known:
-                known[key] = self._decided(chunk, lane, self._spatial.at(int(positions[lane])))
-            yield known[key]
+            own = (places[lane], *(chunk.typed(name)[lane] for name in self._names)) if self._alone else lane
+            if (stretch, own) not in known:
+                if own != last:
+                    last, compared = own, {}
+                known[stretch, own] = self._decided(chunk, lane, self._spatial.at(int(positions[lane])), compared)
+            yield known[stretch, own]
 
-    def _decided(self, chunk: ChunkFacts, lane: int, there: Flags) -> _LaneTruths:
-        """The truths for one event, in the order of the atoms, until the work that is allowed is done."""
+    def _decided(self, chunk: ChunkFacts, lane: int, there: Flags, compared: dict[int, _Compared]) -> _LaneTruths:
+        """The truths for one event, in the order of the atoms, until the work that is allowed is done.
+
+        `compared` keeps what was, for the same event where other atoms are there.
+        """
         chunk.lane = lane
         truths = np.full(len(self._atoms), -1, np.int8)
         apart = self._apart(chunk) & there
@@ -323,11 +384,13 @@ class SharedGeometryWork:
         for number in np.flatnonzero(there & ~apart).tolist():
             if any(not chunk.own[name][lane] for name in self._atoms[number].reads.needed):
                 continue
-            chunk.work = GeometryWork(self._limits)
-            truth = truth_of(self._atoms[number].call, chunk)
+            if number not in compared:
+                chunk.work = GeometryWork(self._limits)
+                compared[number] = truth_of(self._atoms[number].call, chunk), chunk.work
+            truth, work = compared[number]
             truths[number] = -1 if truth is None else truth
-            together.count(chunk.work)
-            beyond += [chunk.work.beyond] * bool(chunk.work.beyond)
+            together.count(work)
+            beyond += [work.beyond] * bool(work.beyond)
             if together.beyond:
                 end = number + 1
                 break
