@@ -29,9 +29,9 @@ from nearcast.model.changes import RelationChange
 from nearcast.model.columns import EVENTS, to_table
 from nearcast.model.relation import Named, Pair, Relation
 from nearcast.pipeline.spark_session import session
+from nearcast.relations.lanes.stored_pairs import stored
 from nearcast.relations.shards import SHARDS
 from nearcast.relations.stage import RelationStage
-from nearcast.relations.stored_pairs import stored
 from nearcast.state.derived import StageInput
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
