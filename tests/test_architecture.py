@@ -275,6 +275,12 @@ def test_rooms_are_no_halls() -> None:
     assert {} == {room: count for room, count in rooms.items() if count > 20 and room != "cli"}
 
 
+def test_modules_are_no_halls_either() -> None:
+    """A module has one subject, and at most 500 lines of it."""
+    lines = {str(path.relative_to(SOURCE)): len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
+    assert {} == {path: count for path, count in lines.items() if count > 500}
+
+
 def test_there_are_no_cycles_among_modules() -> None:
     """Counting imports within functions and for annotations too; `CycleError` names one if there is."""
     graph = {
