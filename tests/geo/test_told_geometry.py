@@ -74,7 +74,7 @@ def test_what_is_read_for_one_event_is_read_once(corners: int) -> None:
 
 def test_a_text_counts_anew_when_more_was_read_than_is_kept() -> None:
     """So that what is read again is counted."""
-    together, small, large = EventGeometryWork(Limits()), "a" * 10, "b" * (READ_TOGETHER - 5)
+    together, small, large = EventGeometryWork(Limits(), READ_TOGETHER), "a" * 10, "b" * (READ_TOGETHER - 5)
     for text in (small, small, large, small):
         work = GeometryWork(Limits())
         work.read(text, 1, 7)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,14 +67,17 @@ SPENT = "event_geometry_work"
 """The limit of what the atoms of all filters, or the pairs of all relations, may take for one event."""
 
 READ_TOGETHER = 1 << 20
-"""Characters of texts that are read once for one event: of more, they are read anew, and count anew."""
+"""Characters of texts that are kept read, of each length: more than one event tells."""
 
 
 @dataclass(slots=True)
 class EventGeometryWork:
-    """What atoms have taken for one event together: each geometry that it tells is read once for all of them."""
+    """What atoms have taken for one event together: each geometry is read once for all of them. Where there are very
+    many, as of readings, a text counts anew when `anew` characters of texts were read since.
+    """
 
     limits: Limits
+    anew: float = math.inf
     spent: int = 0
     _texts: set[str] = field(default_factory=set)
     _characters: int = 0
@@ -93,7 +97,7 @@ class EventGeometryWork:
 
     def _keep(self, text: str) -> None:
         self._characters += len(text)
-        if self._characters > READ_TOGETHER:
+        if self._characters > self.anew:
             self._texts.clear()
             self._characters = len(text)
         self._texts.add(text)

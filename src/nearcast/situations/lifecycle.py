@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 
-from nearcast.model.geometry_budget import EventGeometryWork
+from nearcast.model.geometry_budget import READ_TOGETHER, EventGeometryWork
 from nearcast.model.situation import Phase
 from nearcast.situations.counts.entity_counts import FOR_EVER
 from nearcast.situations.evaluation import (
@@ -260,7 +260,7 @@ class SituationEngine:
 
     def _work_of_one(self) -> EventGeometryWork:
         """What the conditions may take of work on geometries for one report, or for what falls due at one moment."""
-        return EventGeometryWork(self.scene.conditions.limits)
+        return EventGeometryWork(self.scene.conditions.limits, READ_TOGETHER)
 
     def _view(self, together: EventGeometryWork | None, centre: SituationCentre) -> RuleEvaluation:
         return RuleEvaluation(self.scene, centre, self.now, together or self._work_of_one())
