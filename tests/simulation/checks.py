@@ -8,6 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from nearcast.errors import JournalError
+from nearcast.journal.archive.archive_files import LOGS, read_manifest
+from nearcast.journal.archive.archived_journal import ArchivedJournal
 from nearcast.language.control_events import changes
 from nearcast.language.definitions.registry_rows import apply_event
 from nearcast.model.columns import DELIVERIES, EVENTS, control_events
@@ -58,6 +61,7 @@ def faults(system: SimulatedSystem) -> Iterator[str]:
     yield from other_decisions(system.journal)
     yield from otherwise_derived(system.journal)
     yield from otherwise_defined(system)
+    yield from otherwise_archived(system)
     yield from unsettled(system)
     gone = {key_of(row, "event") for row in system.journal.gone["outcomes"]}
     told = told_at(system.journal)
@@ -116,6 +120,23 @@ def otherwise_defined(system: SimulatedSystem) -> Iterator[str]:
         for name in ("settings", "subscriptions", "relations", "situations", "actions", "zones"):
             if getattr(manager.registry, name) != getattr(expected, name):
                 yield f"{host} knows other {name} than the events up to {manager.events_through} make"
+
+
+def otherwise_archived(system: SimulatedSystem) -> Iterator[str]:
+    """Logs that with the archive before the journal are not as they were written."""
+    if not system.archiving or read_manifest(system.archive) is None:
+        return
+    try:
+        whole = ArchivedJournal(system.archive, system.journal)
+    except JournalError as error:
+        yield str(error)
+        return
+    for log in LOGS:
+        expected = [row for row in rows(system.journal, log) if row["position"] > whole.trimmed(log)]
+        found = whole.read(log, whole.trimmed(log), whole.end(log)).to_pylist()
+        if found != expected:
+            other = next((pair for pair in zip(expected, found, strict=False) if pair[0] != pair[1]), None)
+            yield f"{log} has {len(found)} rows with the archive instead of {len(expected)}; the first other: {other}"
 
 
 def unsettled(system: SimulatedSystem) -> Iterator[str]:

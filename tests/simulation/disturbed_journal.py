@@ -16,7 +16,7 @@ import pyarrow as pa
 from nearcast.errors import JournalError
 from nearcast.journal.held_back import Kept
 from nearcast.journal.jetstream.nats_connection import Unanswered
-from nearcast.journal.memory import MemoryJournal, MemoryNotes
+from nearcast.journal.memory import Gap, MemoryJournal, MemoryNotes
 from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
 from tests.simulation.retention_checks import ReadPosition, taken_too_early
@@ -112,6 +112,10 @@ class DisturbedJournal(MemoryJournal):
             # What was let go of does not come back, and so what it was let go for has to be there.
             self._unsynced = [self._written()]
         return found
+
+    def restore(self, gap: Gap) -> None:
+        """What was lost is there again, as from a copy."""
+        self._faults.remove(gap)
 
     def _written(self) -> Written:
         return Written(dict(self._ends), self.notes.all(), dict(self._kept))

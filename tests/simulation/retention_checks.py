@@ -19,7 +19,7 @@ WITH_EVENTS = ("derived", "source filters")
 
 
 class ReadPosition(NamedTuple):
-    """Who reads a log just now, and the position up to which it needs nothing of it."""
+    """Who reads a log just now, and the position up to which it needs nothing of it. Another run is another reader."""
 
     reader: str
     log: str

@@ -12,8 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from nearcast.journal.memory import Gap
 from tests.simulation import world
 from tests.simulation.checks import faults, is_settled, rows, unbalanced
+from tests.simulation.gap_watch import GapWatch
 from tests.simulation.simulated_system import SimulatedSystem, simulated
 from tests.system import history
 
@@ -53,6 +55,9 @@ def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
         definitions = world.definitions(clients, chance) if deriving else history.definitions(clients)
         if chance.random() < 0.5:
             definitions["retention"] = {"events": {"age": chance.choice((3, 10, 40))}}
+            if chance.random() < 0.5:
+                definitions["retention"]["archive"] = True
+                system.start_archive()
         system.define(definitions)
         system.start_pipeline("pipeline")
         for host in servers:
@@ -129,12 +134,12 @@ def end_all(system: SimulatedSystem) -> None:
 
 
 async def _disturb(system: SimulatedSystem, chance: random.Random, seconds: float) -> None:
-    """Does one thing after the other, some of them at the same time."""
+    """Does one thing after the other, some of them at the same time, and one more often than others."""
     under_way: list[asyncio.Task[None]] = []
-    pause = chance.choice((3.0, 12.0, 40.0))
+    pause, mostly = chance.choice((3.0, 12.0, 40.0)), chance.choice(DISTURBANCES)
     while system.loop.time() < seconds:
         await asyncio.sleep(chance.expovariate(1 / pause))
-        disturbance = chance.choice(DISTURBANCES)
+        disturbance = mostly if chance.random() < 0.4 else chance.choice(DISTURBANCES)
         under_way.append(asyncio.create_task(disturbance(system, chance)))
     await asyncio.gather(*under_way)
 
@@ -164,18 +169,27 @@ async def kill_pipeline(system: SimulatedSystem, chance: random.Random) -> None:
         system.start_pipeline(host)
 
 
+async def kill_archive(system: SimulatedSystem, chance: random.Random) -> None:
+    """What copies the journal into an archive is killed, and started again."""
+    if "archive" in system.processes and system.processes["archive"].alive:
+        system.kill("archive")
+        await asyncio.sleep(chance.uniform(0.0, chance.choice((5.0, 40.0))))
+        system.start_archive()
+
+
 async def lose_power(system: SimulatedSystem, chance: random.Random) -> None:
     """The machine of the servers, the pipeline and the journal loses power, and what its disk does not have yet."""
-    here = [host for host in system.processes if host.startswith(("server", "pipeline"))]
+    here = [host for host in system.processes if host.startswith(("server", "pipeline", "archive"))]
     for host in here:
         if system.processes[host].alive:
             system.kill(host)
     system.journal.lose_power()
     system.note(f"without power; the journal ends at {system.journal.end('events')}")
     await asyncio.sleep(chance.uniform(1.0, 10.0))
+    starts = {"pipeline": system.start_pipeline, "archive": system.start_archive}
     for host in here:
         if not system.processes[host].alive and host != "pipeline-2":
-            system.start_pipeline(host) if host == "pipeline" else system.start_server(host)
+            starts.get(host, system.start_server)(host)
 
 
 async def rival_pipeline(system: SimulatedSystem, chance: random.Random) -> None:
@@ -244,6 +258,21 @@ async def journal_unreached(system: SimulatedSystem, chance: random.Random) -> N
     system.journal.unreached.discard(host)
 
 
+async def lose_messages(system: SimulatedSystem, chance: random.Random) -> None:
+    """Some rows within a log are lost, mostly of the newest, until the journal is restored from a copy."""
+    log = chance.choice(("events", "events", "derived", "deliveries", "outcomes"))
+    first = max(system.journal.trimmed(log), system.journal.end(log) - chance.choice((0, 0, 1, 5, 30))) + 1
+    gap = Gap(log, first, first + chance.choice((0, 1, 5)))
+    watch, until = GapWatch(system, gap), system.loop.time() + chance.expovariate(1 / 10.0)
+    system.journal.disturb(gap)
+    system.note(f"{log} from {gap.first} to {gap.last} are lost")
+    while system.loop.time() < until:
+        await asyncio.sleep(0.5)
+        system.loop.errors += watch.look()
+    system.journal.restore(gap)
+    system.note(f"{log} from {gap.first} to {gap.last} are restored")
+
+
 async def disk_full(system: SimulatedSystem, chance: random.Random) -> None:
     """The journal takes nothing, for its disk is full."""
     system.note("the disk is full")
@@ -291,4 +320,6 @@ DISTURBANCES: list[Disturbance] = [
     restart_app,
     set_clock,
     lose_power,
+    lose_messages,
+    kill_archive,
 ]

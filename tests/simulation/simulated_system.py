@@ -25,6 +25,8 @@ from weakref import WeakKeyDictionary
 from nearcast.cli.system import define
 from nearcast.client import Client, Delivery, Publisher
 from nearcast.errors import JournalError, SessionError
+from nearcast.journal.archive.archive_files import LOGS, read_manifest
+from nearcast.journal.archive.archive_writer import ArchiveWriter
 from nearcast.language.definitions import files
 from nearcast.pipeline import follower
 from nearcast.pipeline.follower import Follower
@@ -53,6 +55,7 @@ from tests.simulation.simulated_network import SimulatedNetwork, SimulatedSocket
 PORT = 8640
 RESTART_SECONDS = 0.5
 RETENTION_SECONDS = 5.0
+ARCHIVE_SECONDS = 4.0
 
 EVERYTHING = AccessToken("all", "secret", frozenset(RIGHTS))
 
@@ -115,6 +118,7 @@ class SimulatedSystem:
     received: list[Received] = field(default_factory=list)
     accepted: dict[tuple[str, str], int] = field(default_factory=dict)
     publishing: int = 0
+    archiving: bool = False
     processes: dict[str, SimulatedProcess] = field(default_factory=dict)
     services: dict[str, SimulatedAccessServer] = field(default_factory=dict)
     deaths: list[str] = field(default_factory=list)
@@ -123,21 +127,24 @@ class SimulatedSystem:
     def __post_init__(self) -> None:
         self.network = SimulatedNetwork(self.loop)
         self.journal = DisturbedJournal(self.loop)
-        self.journal.readers = self._readers
+        self.journal.readers = self.readers
         self.chance = random.Random(f"system {self.loop.chance.random()}")
 
     def note(self, what: str) -> None:
         """Writes something into the story of this run."""
         self.story.append(f"{self.loop.time():10.3f} {what}")
 
-    def _readers(self) -> Iterator[ReadPosition]:
-        """Where the servers are that run, in the logs that they read."""
+    def readers(self) -> Iterator[ReadPosition]:
+        """Where the servers that run are, in the logs that they read; and the archive, where it is waited for."""
         for host, service in self.services.items():
             manager, follower = service.session_manager, service.domain.follower
+            run = f"{host} ({manager.instance})"
             # Of what is not read as decided the events are needed, too.
-            yield from (ReadPosition(host, log, manager.deliveries_through) for log in ("events", "deliveries"))
+            yield from (ReadPosition(run, log, manager.deliveries_through) for log in ("events", "deliveries"))
             if follower.on:
-                yield ReadPosition(host, "outcomes", follower.outcomes)
+                yield ReadPosition(run, "outcomes", follower.outcomes)
+        if self.archiving and (manifest := read_manifest(self.archive)):
+            yield from (ReadPosition("archive", log, manifest.through(log)) for log in LOGS)
 
     @property
     def urls(self) -> list[str]:
@@ -216,6 +223,28 @@ class SimulatedSystem:
             self.loop.threads.sleep(RETENTION_SECONDS)
             with suppress(JournalError):
                 following.retention.look(following.known.registry.settings.retention)
+
+    @property
+    def archive(self) -> Path:
+        """The folder of the archive."""
+        return self.folder / "archived"
+
+    def start_archive(self, host: str = "archive") -> None:
+        """Starts what copies the journal into an archive, again and again."""
+        self.archiving = True
+
+        def copy(process: SimulatedProcess) -> None:
+            try:
+                writer = ArchiveWriter(self.journal, self.archive)
+                while True:
+                    writer.write()
+                    self.loop.threads.sleep(ARCHIVE_SECONDS)
+            except JournalError as error:
+                self.loop.schedule(self.loop.world, 0.0, self.died, host, process, self.start_archive, str(error))
+
+        self.begin(
+            host, lambda process: self.loop.schedule(process, 0.0, self.loop.threads.begin, partial(copy, process))
+        )
 
     def died(self, host: str, process: SimulatedProcess, start: Callable[[str], None], why: str) -> None:
         """A process ended by itself: another one is started in its place."""
