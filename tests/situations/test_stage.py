@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
 
 import orjson
@@ -28,6 +29,7 @@ from nearcast.testing.situations import PlainScene
 from tests.situations.scenes import (
     FIRE,
     ONTOLOGY,
+    START,
     advanced,
     data_of,
     defined,
@@ -331,6 +333,25 @@ def test_what_comes_too_late_is_of_no_earlier_event(cuts: list[int]) -> None:
     for first, last in pairwise([0, *sorted(cuts), len(events)]):
         found += advanced(stage, [], table.slice(first, last - first))
     assert [(4, "fire", "begin")] == phases(found)
+
+
+@given(st.lists(st.integers(0, 5), max_size=4))
+@settings(max_examples=20, deadline=None)
+def test_what_comes_too_late_is_of_the_time_that_had_passed(cuts: list[int]) -> None:
+    """Also of that which passed while nothing was due, wherever tables are cut."""
+    patient = rule("fire", "Fire", "Temperature > 80 AND Humidity < 10", lateness=5, valid=None)
+    events = [
+        told(100, "a", Temperature=90),
+        told(107, "z", 9999, Humidity=50),
+        told(109, "z", 9999, Humidity=50),
+        told(20, "a", came=111, Humidity=5),
+        told(300, "z", 9999, Humidity=50),
+    ]
+    stage, table = SituationStage(), table_of(events)
+    found = advanced(stage, defined([patient]), table_of([]))
+    for first, last in pairwise([0, *sorted(cuts), len(events)]):
+        found += advanced(stage, [], table.slice(first, last - first))
+    assert [(4, START + timedelta(seconds=104))] == [(one.position, one.time) for one in found]
 
 
 @pytest.mark.parametrize("scene", [PlainScene, SituationStore])

@@ -114,6 +114,8 @@ class ReorderBuffer:
         for one in rows.observed:
             if one.row:
                 yield from self._released(rows, first, one.row - 1)
+                # As if a table had ended there: what comes too late is of the time that had passed by then.
+                self.engine.now = max(self.engine.now, rows.times[one.row - 1] - self.lateness)
             if one.row in rows.aside:
                 self._place(one)
             else:
