@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.model.changes import ClientChange, ClientRemoval, ClockTick, RelationChange, RelationRemoval
+from nearcast.model.changes import ClockTick, RelationChange, RelationRemoval
 from nearcast.model.columns import to_events, to_table
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
 from nearcast.relations.lanes.scopes import Scopes
 from nearcast.relations.reports import micros_of
-from nearcast.relations.transition_events import Transition
 from nearcast.state.derived import Cause
-from nearcast.state.lateness import NEVER
 from nearcast.state.stream_clocks import StreamClocks
-from nearcast.testing.relations import Reference, left_windows, plain_relations
+from nearcast.testing.relations import Reference
+from tests.relations.late_reference import LateReference
 from tests.relations.stories import NOON, Restarted, Step, at, defined, events_told, placed, report, summary
 from tests.relations.test_stage import FORMS, changes, planar
 
@@ -27,80 +26,18 @@ LATENESS = 4
 LATE = LATENESS * 1_000_000
 
 
-class LateReference:
-    """Relations of one lateness, plainly: what waits is looked through at every step."""
-
-    def __init__(self) -> None:
-        self.plain, self.sequence, self.clock = plain_relations(), 0, NEVER
-        self.newest: dict[str, Event] = {}
-        self.waiting: list[Event] = []
-        self.told: list[Event] = []
-
-    def take_step(self, position: int, step: Step) -> None:
-        """What happens at a position."""
-        if not isinstance(step, (Event, ClockTick)):
-            self.change(Cause(position, NOON, NOON), step)
-            return
-        moment = step.moment if isinstance(step, Event) else step.clock
-        if isinstance(step, Event):
-            self.waiting += to_events(to_table([placed(step, position)]))
-        self.clock = max(self.clock, micros_of(moment))
-        if not len(self.plain):
-            self.count(self.waiting)
-            return
-        accepted = step.accepted if isinstance(step, Event) else NOON
-        due = [one for one in self.waiting if micros_of(one.moment) + LATE <= self.clock]
-        for event in sorted(due, key=lambda one: (micros_of(one.moment), one.position)):
-            own = Cause(position, event.moment, accepted)
-            self.leave_windows(micros_of(event.moment), own)
-            self.tell(self.plain.report(event), own)
-            self.count([event])
-        self.leave_windows(self.clock - LATE, Cause(position, moment, accepted))
-        self.tell(self.plain.pass_time(self.clock - LATE), Cause(position, moment, accepted))
-
-    def count(self, events: Sequence[Event]) -> None:
-        """Reports count as the newest of their entities, and wait no more."""
-        for event in list(events):
-            known = self.newest.get(event.entity)
-            if known is None or micros_of(event.moment) >= micros_of(known.moment):
-                self.newest[event.entity] = event
-            self.waiting.remove(event)
-
-    def leave_windows(self, now: int, cause: Cause) -> None:
-        """Readings leave windows until the clock comes to `now`."""
-        before = sum(1 for one in self.told if one.position == cause.position)
-        self.told += left_windows(self.plain, now, cause, before + 1)
-
-    def tell(self, found: Sequence[Transition], cause: Cause) -> None:
-        """Parts go on, however many causes have one position."""
-        before = sum(1 for one in self.told if one.position == cause.position)
-        self.told += self.plain.told(found, cause, before + 1)
-
-    def change(self, cause: Cause, step: Step) -> None:
-        """What a definition or a list changes."""
-        self.plain.note_lists(step)
-        found: list[Transition] = []
-        match step:
-            case RelationChange(relation) if self.plain.relation(relation.id) != relation:
-                if not len(self.plain):
-                    self.plain.begin(self.newest.values())
-                found = self.plain.end(relation.id)
-                self.sequence += 1
-                found += self.plain.define(relation, self.sequence, self.plain.as_of(cause))
-            case RelationRemoval(id):
-                found = self.plain.end(id)
-            case ClientChange() | ClientRemoval():
-                found = self.plain.relisted(step.client, self.plain.as_of(cause))
-        self.tell(found, self.plain.as_of(cause))
-        if not len(self.plain):
-            self.count(self.waiting)
-
-
 def expected(story: Sequence[Step]) -> list[Event]:
     """What is told of a story, plainly."""
-    reference = LateReference()
+    reference = LateReference(LATENESS)
     for position, step in enumerate(story, 1):
-        reference.take_step(position, step)
+        match step:
+            case Event():
+                [event] = to_events(to_table([placed(step, position)]))
+                reference.report(event)
+            case ClockTick():
+                reference.tick(step, Cause(position, step.clock, NOON))
+            case _:
+                reference.change(step, Cause(position, NOON, NOON))
     return reference.told
 
 

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 
 from nearcast.errors import EventError
 from nearcast.language.control_events import changes
-from nearcast.model.changes import Change, ClockTick, ZoneRuleChange, ZoneShapesChange
-from nearcast.model.columns import are_control, to_events
+from nearcast.model.changes import Change, ClockTick, SettingsChange, ZoneRuleChange, ZoneShapesChange
+from nearcast.model.columns import are_control, control_events, to_events
 from nearcast.model.event import Event
+from nearcast.model.subscription import Settings
 from nearcast.relations.plain import cause_at
 from nearcast.relations.reports import micros_of
 from nearcast.situations.stage import SituationStage
+from nearcast.stages.fold import SETTINGS_TYPE
 from nearcast.state.derived import Cause, StageInput, derived_of, merge_derived
+from nearcast.state.lateness import NEVER
 from nearcast.state.registry import Registry
 from nearcast.state.repository import Repository
-from nearcast.testing.relations import Reference
 from nearcast.testing.situations import PlainScene
 from nearcast.zones.reference import PlainZones
 from nearcast.zones.zone_transitions import ZoneTransition
+from tests.simulation.plain_relations import PlainRelations
 from tests.zones.plain_events import zone_events
 
 
 class PlainReading:
-    """Relations, zones and situations as their plain references tell them, one event of a journal after the other."""
+    """Relations, zones and situations as their plain references tell them, one event of a journal after the other.
 
-    def __init__(self) -> None:
+    `own` are the channels that have clocks of their own.
+    """
+
+    def __init__(self, own: Collection[str]) -> None:
         self._registry, self._repository = Registry(), Repository()
-        self._relations, self._zones, self._situations = Reference(), PlainZones(), SituationStage(PlainScene)
+        self._relations, self._zones, self._situations = PlainRelations(own), PlainZones(), SituationStage(PlainScene)
+        self._zones.set_clocks(dict.fromkeys(own, NEVER), NEVER)
 
     def read(self, events: pa.Table) -> Iterator[pa.Table]:
         """What is derived of each event, as a table."""
@@ -65,25 +72,41 @@ class PlainReading:
         plain = self._zones
         if not found:
             cause = Cause(event.position, event.time, event.accepted)
-            return zone_events(plain.report(event), cause) if plain.layers else []
+            return zone_events(plain.report(event), cause)
         told, cause = list[Event](), Cause(event.position, event.moment, event.moment)
         for change in found:
             match change:
                 case ZoneRuleChange(rule):
-                    if not plain.layers:
-                        plain.begin(to_events(self._repository.newest()))
-                    told += zone_events(self._rezoned(rule.id, cause), cause_at(cause, plain.now))
+                    told += zone_events(self._rezoned(rule.id, cause), cause_at(cause, self._greatest()))
                 case ZoneShapesChange(id) if id in plain.layers:
-                    told += zone_events(self._rezoned(id, cause), cause_at(cause, plain.now))
-                case ClockTick(clock) if plain.layers and clock is not None:
-                    told += zone_events(plain.pass_time(micros_of(clock)), cause)
+                    told += zone_events(self._rezoned(id, cause), cause_at(cause, self._greatest()))
+                case ClockTick(clock, channels):
+                    own = {name: micros_of(one) for name, one in channels.items()}
+                    told += zone_events(plain.pass_time(NEVER if clock is None else micros_of(clock), own), cause)
         return told
+
+    def _greatest(self) -> int:
+        """How far the clock of zones has come that is furthest: what is defined is of it."""
+        return max(self._zones.now, *self._zones.own.values(), NEVER)
 
     def _rezoned(self, id: str, cause: Cause) -> list[ZoneTransition]:
         layer, plain = self._registry.zones[id], self._zones
-        return plain.define(layer, micros_of(cause_at(cause, plain.now).moment))
+        return plain.define(layer, micros_of(cause_at(cause, self._greatest()).moment))
 
 
 def plainly_derived(events: pa.Table) -> pa.Table:
     """What the events of a journal derive, in their order."""
-    return pa.concat_tables([events.slice(0, 0), *PlainReading().read(events)])
+    return pa.concat_tables([events.slice(0, 0), *PlainReading(own_clocks(events)).read(events)])
+
+
+def own_clocks(events: pa.Table) -> list[str]:
+    """The channels that have clocks of their own by the first settings of a journal, which stay as they are."""
+    settings = next((event for event in control_events(events) if event.type == SETTINGS_TYPE), None)
+    found = changes(settings, Settings()) if settings else []
+    return [
+        one.name
+        for change in found
+        if isinstance(change, SettingsChange)
+        for one in change.settings.channels
+        if one.clock == "own"
+    ]

@@ -90,9 +90,10 @@ def begin_publisher(
 
     def stated(document: dict[str, Any]) -> dict[str, Any]:
         found = {**document, "source": source}
-        if chance.random() < timed:
+        if found["type"] in ("ship", "walker") or chance.random() < timed:
             # Some were read a while before they are published.
             read = system.loop.wall() - chance.choice((0.0, 0.0, chance.expovariate(1 / 5.0)))
+            read -= {"ship": world.BEHIND, "walker": chance.choice((0.0, 3_600.0, 1e8))}.get(found["type"], 0.0)
             found["time"] = datetime.fromtimestamp(read, UTC).isoformat()
         return found
 

@@ -12,6 +12,7 @@ import random
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -294,9 +295,14 @@ class SimulatedSystem:
         self.publishing += 1
 
         async def publish() -> None:
+            recent = deque[Document](maxlen=20)
             async with Publisher(self._shuffled(), EVERYTHING.secret, patience=10.0) as publisher:
                 while some := [*islice(documents, self.chance.randint(1, 4))]:
                     await self._publish_until_taken(publisher, some)
+                    recent += some
+                    if self.chance.random() < 0.1:
+                        # As one does that was not told, or forgot, that they are taken.
+                        await self._publish_until_taken(publisher, self.chance.sample([*recent], 1))
                     await asyncio.sleep(self.chance.expovariate(1 / pause))
             self.publishing -= 1
             self.note(f"done {name}")
@@ -311,13 +317,22 @@ class SimulatedSystem:
                 continue
             for index, (document, position) in enumerate(zip(some, published.positions, strict=True)):
                 if position is not None:
-                    self.accepted[document["source"], document["id"]] = position
+                    self._accept((document["source"], document["id"]), position)
                 elif index in published.faults and "journal" in str(published.faults[index]):
                     break
                 else:
                     raise AssertionError(f"{document} was refused: {published.faults}")
             else:
                 return
+
+    def _accept(self, key: tuple[str, str], position: int) -> None:
+        """Takes note of where an event is; one that is published again is where it was, as long as it is there."""
+        before = self.accepted.get(key, position)
+        there = before > self.journal.trimmed("events") and before <= self.journal.end("events")
+        lost = any(key == (row["source"], row["id"]) for row in self.journal.gone["events"])
+        if position != before and there and not lost:
+            self.loop.errors.append(f"event {key} is at {before}, and was taken again at {position}")
+        self.accepted[key] = position
 
 
 class _Unexpected(logging.Handler):

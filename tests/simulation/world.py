@@ -14,6 +14,17 @@ from tests.system import history
 Document = dict[str, Any]
 
 UNITS = "type = 'unit'"
+MOVING = "type IN ('unit', 'ship', 'walker')"
+BEHIND = 15.0
+"""Seconds by which what ships report is older than what others do."""
+
+CHANNELS: Document = {
+    "ground": {"coordinates": "planar"},
+    "relay": {"coordinates": "planar", "types": ["ship"], "clock": "own"},
+    "paths": {"coordinates": "planar", "types": ["walker"], "order": "arrival"},
+}
+"""Ships have a clock of their own, that of walkers cannot be trusted."""
+
 DERIVED = ("nearcast.relation", "nearcast.zone", "nearcast.situation")
 
 
@@ -24,6 +35,8 @@ def definitions(clients: list[str], chance: random.Random) -> Document:
         "classes": {"Heat": {"unit": "degC", "within": 80}},
         "situations": {"Fire": {}, "Crowd": {}},
     }
+    if chance.random() < 0.5:
+        found["channels"] = CHANNELS
     found["relations"] = [relation(number, chance) for number in range(3)]
     found["zones"] = {"squares": layer(chance)}
     found["situations"] = [rule(number, chance) for number in range(2)]
@@ -35,18 +48,20 @@ def definitions(clients: list[str], chance: random.Random) -> Document:
 
 def relation(number: int, chance: random.Random) -> Document:
     """A relation in one of the forms that there are of its number: of any two, of two that are named, of gatherings."""
-    pair = {"a": UNITS, "b": UNITS, "when": f"distance(a, b) < {chance.randint(20, 60)}"}
+    sides = chance.choice((UNITS, MOVING))
+    pair = {"a": sides, "b": chance.choice((sides, MOVING)), "when": f"distance(a, b) < {chance.randint(20, 60)}"}
+    late = {"lateness": chance.choice((0, 4, 9))}
     lasting = {"for": chance.randint(2, 20), "detect": ["enter", "dwell", "exit"]}
     silent = {"time_to_live": chance.randint(10, 60)}
     forms: tuple[tuple[Document, ...], ...] = (
-        (pair | {"margin": 10}, pair | lasting, pair | silent, pair | lasting | silent),
+        (pair | {"margin": 10}, pair | lasting | late, pair | silent | late, pair | lasting | silent),
         (
-            {"a": {"entity": "unit 1"}, "b": UNITS, "when": "distance(a, b) < 300 AND a.size < b.size"} | lasting,
-            {"a": UNITS, "b": UNITS, "when": "distance(a, b) < 40", "scope": {"local": "server-1"}} | silent,
+            {"a": {"entity": "unit 1"}, "b": sides, "when": "distance(a, b) < 300 AND a.size < b.size"} | lasting,
+            {"a": sides, "b": sides, "when": "distance(a, b) < 40", "scope": {"local": "server-1"}} | silent,
         ),
         (
             {"among": UNITS, "within": 150, "count": 3} | silent,
-            {"among": UNITS, "within": 200, "count": 4} | lasting | silent,
+            {"among": UNITS, "within": 200, "count": 4} | lasting | silent | late,
         ),
     )
     return {"id": f"relation {number}", **chance.choice(forms[number])}
@@ -54,7 +69,7 @@ def relation(number: int, chance: random.Random) -> Document:
 
 def layer(chance: random.Random) -> Document:
     """The rule of a layer, and its zones."""
-    rule: Document = {"of": UNITS, "coordinates": "planar", "margin": chance.choice((0, 20))}
+    rule: Document = {"of": chance.choice((UNITS, MOVING)), "coordinates": "planar", "margin": chance.choice((0, 20))}
     if chance.random() < 0.5:
         rule |= {"for": chance.randint(2, 20), "detect": ["enter", "dwell", "exit"]}
     if chance.random() < 0.5:
@@ -82,7 +97,7 @@ def rule(number: int, chance: random.Random) -> Document:
             {"class": "Crowd", "when": f"count(uform({UNITS})) >= 2", "in": {"zones": "squares"}},
         ),
     )
-    return {"id": f"rule {number}", **chance.choice(forms[number]), **valid}
+    return {"id": f"rule {number}", **chance.choice(forms[number]), **valid, "lateness": chance.choice((0, 0, 4, 9))}
 
 
 def documents(clients: list[str], count: int, seed: int) -> list[Document]:
@@ -99,7 +114,8 @@ def _document(one: Document, chance: random.Random) -> Document:
         return {**{name: one[name] for name in ("specversion", "id", "source")}, "type": type, "data": data}
     if chance.random() < 0.4:
         one["data"]["Heat"] = chance.randint(0, 120)
-    return one
+    kind = chance.choices(("unit", "ship", "walker"), (6, 2, 1))[0]
+    return {**one, "type": kind, "subject": one["subject"].replace("unit", kind)}
 
 
 def _relation(chance: random.Random) -> tuple[str, Document]:

@@ -7,9 +7,8 @@ so far (semantics §11): what is to last, or to lapse, does so when an event bri
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from datetime import datetime
 
 import pyarrow as pa
 
@@ -19,20 +18,32 @@ from nearcast.model.event import MAIN, Event
 from nearcast.model.relation import (
     Relation,
 )
-from nearcast.relations.plain import EventwiseRelations
+from nearcast.relations.plain import EventwiseRelations, cause_at
+from nearcast.relations.plain_pairs import NONE_OWN, OwnClocks
 from nearcast.relations.reports import micros_of, moment_of
 from nearcast.relations.transition_events import Transition
 from nearcast.state.derived import Cause, StageInput
+from nearcast.state.lateness import NEVER
+from nearcast.state.stream_clocks import SHARED_NAME
 from nearcast.testing.situations import PlainReadingWindows
 
 
 class Reference:
-    """Relations over a stream, all of them plainly, for each scope apart; a local one hears nothing of other nodes."""
+    """Relations over a stream, all of them plainly, for each scope apart; a local one hears nothing of other nodes.
 
-    def __init__(self) -> None:
-        self._scopes: dict[str | None, EventwiseRelations] = {None: plain_relations()}
+    `own` are the channels that have a clock of their own.
+    """
+
+    def __init__(self, own: Collection[str] = ()) -> None:
+        self._own = tuple(own)
+        self._scopes: dict[str | None, EventwiseRelations] = {None: self._beginning()}
         self._heard: list[Event] | None = None
         self._sequence = 0
+
+    def _beginning(self) -> EventwiseRelations:
+        plain = plain_relations()
+        plain.set_clocks(dict.fromkeys(self._own, NEVER), NEVER)
+        return plain
 
     def derive(self, stage_input: StageInput) -> list[Event]:
         """What a stretch of the journal causes, ascending by position and part."""
@@ -61,12 +72,13 @@ class Reference:
         scopes = [scope for scope in self._ordered() if scope in (None, event.node or MAIN)]
         for scope in scopes:
             if not len(self._scopes[scope]):
-                self._scopes[scope].pass_time(micros_of(event.moment))
+                self._scopes[scope].pass_time(*_brought(self._scopes[scope], event))
         return [one for scope in scopes if len(self._scopes[scope]) for one in self._told(scope, cause, event)]
 
     def _told(self, scope: str | None, cause: Cause, event: Event) -> list[Event]:
         plain = self._scopes[scope]
-        told = left_windows(plain, micros_of(event.moment), cause)
+        now, own = _brought(plain, event)
+        told = left_windows(plain, now, cause, own=own)
         return _at(scope, [*told, *plain.told(plain.report(event), cause, len(told) + 1)])
 
     def _change(self, cause: Cause, change: Change) -> list[Event]:
@@ -82,22 +94,23 @@ class Reference:
                 found = {scope: plain.end(id) for scope, plain in self._scopes.items()}
             case ClientChange() | ClientRemoval():
                 found = {
-                    scope: plain.relisted(change.client, plain.as_of(cause)) for scope, plain in self._scopes.items()
+                    scope: plain.relisted(change.client, _as_of(plain, cause)) for scope, plain in self._scopes.items()
                 }
-            case ClockTick(clock) if clock is not None:
-                return [one for scope in self._ordered() for one in self._ticked(scope, clock, cause)]
+            case ClockTick() as tick:
+                return [one for scope in self._ordered() for one in self._ticked(scope, tick, cause)]
         # What ends where the relation was is told before it begins anew.
         return [
             event
             for scope in self._ordered(before)
             if found.get(scope)
-            for event in _at(scope, self._scopes[scope].told(found[scope], self._scopes[scope].as_of(cause)))
+            for event in _at(scope, self._scopes[scope].told(found[scope], _as_of(self._scopes[scope], cause)))
         ]
 
-    def _ticked(self, scope: str | None, clock: datetime, cause: Cause) -> list[Event]:
-        plain = self._scopes[scope]
-        told = left_windows(plain, micros_of(clock), cause)
-        return _at(scope, [*told, *plain.told(plain.pass_time(micros_of(clock)), cause, len(told) + 1)])
+    def _ticked(self, scope: str | None, tick: ClockTick, cause: Cause) -> list[Event]:
+        plain, clock = self._scopes[scope], NEVER if tick.clock is None else micros_of(tick.clock)
+        own = {name: micros_of(one) for name, one in tick.channels.items()}
+        told = left_windows(plain, clock, cause, own=own)
+        return _at(scope, [*told, *plain.told(plain.pass_time(clock, own), cause, len(told) + 1)])
 
     def _define(self, relation: Relation, cause: Cause, found: dict[str | None, list[Transition]]) -> None:
         plain = self._scopes.get(relation.node)
@@ -106,14 +119,14 @@ class Reference:
         for scope, other in self._scopes.items():
             found[scope] = other.end(relation.id)
         if plain is None:
-            plain = self._scopes[relation.node] = plain_relations()
+            plain = self._scopes[relation.node] = self._beginning()
             plain.lists = dict(self._scopes[None].lists)
             plain.limits, plain.excess = self._scopes[None].limits, self._scopes[None].excess
         if not len(plain):
             heard = [one for one in self._heard or () if relation.node in (None, one.node or MAIN)]
-            plain.begin(_newest(heard))
+            _begin(plain, _newest(heard))
         self._sequence += 1
-        found.setdefault(relation.node, []).extend(plain.define(relation, self._sequence, plain.as_of(cause)))
+        found.setdefault(relation.node, []).extend(plain.define(relation, self._sequence, _as_of(plain, cause)))
 
 
 def plain_relations() -> EventwiseRelations:
@@ -121,13 +134,41 @@ def plain_relations() -> EventwiseRelations:
     return EventwiseRelations(PlainReadingWindows())
 
 
-def left_windows(plain: EventwiseRelations, now: int, cause: Cause, first: int = 1) -> list[Event]:
-    """What is told as readings leave windows until the clock comes to `now`, each with the moment at which one does."""
+def left_windows(
+    plain: EventwiseRelations, now: int, cause: Cause, first: int = 1, own: OwnClocks = NONE_OWN
+) -> list[Event]:
+    """What is told as readings leave windows until the shared clock comes to `now`, and those of channels to `own`;
+    each with the moment at which one does.
+    """
     told: list[Event] = []
-    for moment, found in plain.leave_windows(now):
-        own = Cause(cause.position, moment_of(moment), cause.accepted)
-        told += plain.told(found, own, len(told) + first)
+    for moment, found in plain.leave_windows(now, own):
+        at = Cause(cause.position, moment_of(moment), cause.accepted)
+        told += plain.told(found, at, len(told) + first)
     return told
+
+
+def _brought(plain: EventwiseRelations, event: Event) -> tuple[int, OwnClocks]:
+    """How far a report brings the shared clock, and those of channels."""
+    moment, channel = micros_of(event.moment), event.channel or SHARED_NAME
+    return (NEVER, {channel: moment}) if channel in plain.own else (moment, NONE_OWN)
+
+
+def _as_of(plain: EventwiseRelations, cause: Cause) -> Cause:
+    """A definition as a cause: it is of the clock that is furthest, where that is earlier."""
+    return cause_at(cause, max(plain.now, *plain.own.values(), NEVER))
+
+
+def _begin(plain: EventwiseRelations, newest: Iterable[Event]) -> None:
+    """Takes what is known of all entities; each clock is not behind those that go by it."""
+    own, now = dict(plain.own), plain.now
+    plain.begin(newest)
+    for known in plain.known.values():
+        channel = known.event.channel or SHARED_NAME
+        if channel in own:
+            own[channel] = max(own[channel], known.heard)
+        else:
+            now = max(now, known.heard)
+    plain.set_clocks(own, now)
 
 
 def _newest(events: Iterable[Event]) -> Iterable[Event]:
