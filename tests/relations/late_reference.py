@@ -31,17 +31,25 @@ class LateReference:
 
     def report(self, event: Event) -> None:
         """A report comes, and the time that it brings."""
-        channel = event.channel if event.channel in self._clocks else SHARED_NAME
-        self._go_on({channel or SHARED_NAME: micros_of(event.moment)})
-        if channel in self._names:
+        known = self._newest.get(event.entity)
+        if known is None or micros_of(event.moment) >= micros_of(known.moment):
+            self._newest[event.entity] = event
+        if not len(self._plain):
+            return
+        self._go_on({self._channel(event): micros_of(event.moment)})
+        if self._channel(event) in self._names:
             self._waiting.append(event)
             self._release(Cause(event.position, event.moment, event.accepted))
 
     def tick(self, tick: ClockTick, cause: Cause) -> None:
         """Time passes though nothing comes."""
-        told = {name: micros_of(one) for name, one in tick.channels.items()}
-        self._go_on(told if tick.clock is None else {SHARED_NAME: micros_of(tick.clock), **told})
-        self._release(cause)
+        if len(self._plain):
+            told = {name: micros_of(one) for name, one in tick.channels.items()}
+            self._go_on(told if tick.clock is None else {SHARED_NAME: micros_of(tick.clock), **told})
+            self._release(cause)
+
+    def _channel(self, event: Event) -> str:
+        return event.channel if event.channel in self._clocks else SHARED_NAME
 
     def _go_on(self, clocks: Mapping[str, int]) -> None:
         self._clocks = {name: max(value, clocks.get(name, NEVER)) for name, value in self._clocks.items()}
@@ -50,26 +58,26 @@ class LateReference:
 
     def _release(self, cause: Cause) -> None:
         """What waited long enough counts, each at its own moment, and then time passes."""
-        if not len(self._plain):
-            self._count(self._waiting)
-            return
         due = [one for one in self._waiting if micros_of(one.moment) + self._late <= self._clock]
         for event in sorted(due, key=lambda one: (micros_of(one.moment), one.position)):
             own = Cause(cause.position, event.moment, cause.accepted)
             self._leave_windows(micros_of(event.moment), own)
             self._tell(self._plain.report(event), own)
-            self._count([event])
+            self._waiting.remove(event)
         if self._clock != NEVER:
             self._leave_windows(self._clock - self._late, cause)
             self._tell(self._plain.pass_time(self._clock - self._late), cause)
 
-    def _count(self, events: Sequence[Event]) -> None:
-        """Reports count as the newest of their entities, and wait no more."""
-        for event in list(events):
-            known = self._newest.get(event.entity)
-            if known is None or micros_of(event.moment) >= micros_of(known.moment):
-                self._newest[event.entity] = event
-            self._waiting.remove(event)
+    def _begin(self) -> None:
+        """Begins with the newest report of each entity, as if nothing had been before."""
+        self._clocks, self._clock = dict.fromkeys(self._clocks, NEVER), NEVER
+        for event in self._newest.values():
+            self._go_on({self._channel(event): micros_of(event.moment)})
+        self._clock = NEVER
+        self._go_on({})
+        heard = [one for one in self._newest.values() if self._channel(one) in self._names]
+        self._plain.begin(heard)
+        self._plain.set_clocks({}, self._clock)
 
     def _leave_windows(self, now: int, cause: Cause) -> None:
         """Readings leave windows until the clock comes to `now`."""
@@ -90,7 +98,7 @@ class LateReference:
         match change:
             case RelationChange(relation) if plain.relation(relation.id) != relation:
                 if not len(plain):
-                    plain.begin(self._newest.values())
+                    self._begin()
                 found = plain.end(relation.id)
                 self._sequence += 1
                 found += plain.define(relation, self._sequence, plain.as_of(cause))
@@ -100,4 +108,4 @@ class LateReference:
                 found = plain.relisted(change.client, plain.as_of(cause))
         self._tell(found, plain.as_of(cause))
         if not len(plain):
-            self._count(self._waiting)
+            self._waiting.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +13,12 @@ from nearcast.journal.archive.archive_files import LOGS, read_manifest
 from nearcast.journal.archive.archived_journal import ArchivedJournal
 from nearcast.language.control_events import changes
 from nearcast.language.definitions.registry_rows import apply_event
+from nearcast.model.changes import SettingsChange
 from nearcast.model.columns import DELIVERIES, EVENTS, control_events
+from nearcast.model.subscription import Settings
 from nearcast.stages.decide import replay
-from nearcast.stages.fold import StateFold
+from nearcast.stages.early import decentralised
+from nearcast.stages.fold import SETTINGS_TYPE, StateFold
 from nearcast.state.registry import Registry
 from tests.simulation.disturbed_journal import DisturbedJournal
 from tests.simulation.plain_reading import plainly_derived
@@ -64,11 +67,11 @@ def faults(system: SimulatedSystem) -> Iterator[str]:
     yield from otherwise_archived(system)
     yield from unsettled(system)
     gone = {key_of(row, "event") for row in system.journal.gone["outcomes"]}
-    told = told_at(system.journal)
+    told, prompt = told_at(system.journal), decided_at_once(system.journal)
     for found in system.received:
         yield from without_text(found)
         yield from repeated(found, gone)
-        yield from out_of_order(found, told)
+        yield from out_of_order(found, told, prompt)
 
 
 def lost_events(system: SimulatedSystem) -> Iterator[str]:
@@ -159,8 +162,11 @@ def unsettled(system: SimulatedSystem) -> Iterator[str]:
         if outcomes == {"acknowledged"} and told.get(_place(key[1])) not in got.get(key, ()):
             yield f"{key} is acknowledged, and nobody got it"
     gone = {key_of(row) for row in journal.gone["deliveries"]}
+    # What is decided at once is sent before anybody wrote that it is decided.
+    taken = {str(row["position"]) for row in journal.gone["events"]}
     for key in sorted(got.keys() - owed - gone):
-        yield f"{key} was sent, and never decided"
+        if key[1] not in taken:
+            yield f"{key} was sent, and never decided"
 
 
 Identity = tuple[str, str]
@@ -190,18 +196,31 @@ def repeated(found: Received, gone: set[Key]) -> Iterator[str]:
             yield f"{found.client} got {position} {count} times"
 
 
-def out_of_order(found: Received, told: Mapping[tuple[int, int], Identity]) -> Iterator[str]:
+def out_of_order(
+    found: Received, told: Mapping[tuple[int, int], Identity], prompt: Set[tuple[int, int]]
+) -> Iterator[str]:
     """What overtook something of the same level, which has the same priority at any moment, over one connection; but
-    for what a loss of power took, the positions of which are given again.
+    for what a loss of power took, the positions of which are given again. What is `prompt` may overtake what is not.
     """
-    last: dict[tuple[int, int], tuple[int, int]] = {}
+    last: dict[tuple[int, int, bool], tuple[int, int]] = {}
     for _, connection, delivery in found.deliveries:
-        key, place = (connection, delivery.level), _place(delivery.position)
+        place = _place(delivery.position)
+        key = connection, delivery.level, place in prompt
         if told.get(place) != identity(delivery.event):
             continue
         if place < last.get(key, (0, 0)):
             yield f"{found.client} got {delivery.position} at level {delivery.level} after {last[key]}"
         last[key] = place
+
+
+def decided_at_once(journal: DisturbedJournal) -> set[tuple[int, int]]:
+    """The published events of channels that servers decide, too."""
+    settings = Settings()
+    for event in control_events(pa.Table.from_pylist(rows(journal, "events"), EVENTS)):
+        if event.type == SETTINGS_TYPE:
+            settings = next(one.settings for one in changes(event, settings) if isinstance(one, SettingsChange))
+    names = decentralised(settings)
+    return {(row["position"], 0) for row in rows(journal, "events") if row["channel"] in names}
 
 
 def told_at(journal: DisturbedJournal) -> dict[tuple[int, int], Identity]:

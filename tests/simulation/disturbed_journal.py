@@ -20,7 +20,7 @@ from nearcast.journal.memory import Gap, MemoryJournal, MemoryNotes
 from nearcast.model.columns import LOGS
 from nearcast.model.event import MAIN, Event
 from tests.simulation.retention_checks import ReadPosition, taken_too_early
-from tests.simulation.simulated_loop import SimulatedLoop, _Wait
+from tests.simulation.simulated_loop import SimulatedLoop, SimulatedProcess, _Wait
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class DisturbedJournal(MemoryJournal):
         """Says where those who read are just now."""
         self.too_early: list[str] = []
         """What went though somebody needed it."""
+        self.read_ends: dict[tuple[SimulatedProcess, str], int] = {}
+        """Up to which position each process has read each log."""
         self._waiters: list[_Wait] = []
         self._unsynced = [self._written()]
 
@@ -139,7 +141,10 @@ class DisturbedJournal(MemoryJournal):
 
     def read(self, log: str, after: int, limit: int) -> pa.Table:
         with self._call(f"read {log}"):
-            return super().read(log, after, limit)
+            found = super().read(log, after, limit)
+            key, through = (self._loop.current, log), min(after + limit, self._ends[log])
+            self.read_ends[key] = max(self.read_ends.get(key, 0), through)
+            return found
 
     def end(self, log: str) -> int:
         # Mostly it is known without asking, so it takes no time.

@@ -58,6 +58,9 @@ def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
             if chance.random() < 0.5:
                 definitions["retention"]["archive"] = True
                 system.start_archive()
+        if chance.random() < 0.4:
+            world.decide_at_once(definitions, clients, chance)
+        system.deciding = chance.choice((0.0, 0.05, 1.0))
         system.define(definitions)
         system.start_pipeline("pipeline")
         for host in servers:

@@ -361,6 +361,9 @@ class SimulatedEvent:
         self._set = True
         self._threads.tell(self._waiters)
 
+    def clear(self) -> None:
+        self._set = False
+
     def wait(self, timeout: float | None = None) -> bool:
         return self._set or self._threads.wait(self._waiters, timeout)
 

@@ -46,6 +46,17 @@ def definitions(clients: list[str], chance: random.Random) -> Document:
     return found
 
 
+def decide_at_once(definitions: Document, clients: list[str], chance: random.Random) -> None:
+    """Lets servers decide the events of one channel too; some of it they have to leave to the pipeline."""
+    channels: Document = definitions.get("channels") or {"ground": {"coordinates": "planar"}}
+    name = chance.choice([*channels])
+    definitions["channels"] = {**channels, name: {**channels[name], "delivery": "decentralised"}}
+    for id in clients:
+        if chance.random() < 0.5:
+            filter = "size > 50 AND size > PREVIOUS(size)"
+            definitions["subscriptions"].append({"id": f"grown {id}", "client": id, "filter": filter})
+
+
 def relation(number: int, chance: random.Random) -> Document:
     """A relation in one of the forms that there are of its number: of any two, of two that are named, of gatherings."""
     sides = chance.choice((UNITS, MOVING))

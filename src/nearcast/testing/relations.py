@@ -124,6 +124,9 @@ class Reference:
             plain.limits, plain.excess = self._scopes[None].limits, self._scopes[None].excess
         if not len(plain):
             heard = [one for one in self._heard or () if relation.node in (None, one.node or MAIN)]
+            if relation.node is not None:
+                # A local one begins by what came to its node, whether or not there were others before.
+                plain.set_clocks(dict.fromkeys(self._own, NEVER), NEVER)
             _begin(plain, _newest(heard))
         self._sequence += 1
         found.setdefault(relation.node, []).extend(plain.define(relation, self._sequence, _as_of(plain, cause)))
