@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.geo import shapes, told_geometry
-from nearcast.geo.told_geometry import ToldGeometries
+from nearcast.geo.told_geometry import ToldGeometries, around_written
 from nearcast.model.expression import SPATIAL, Box
 from nearcast.model.geometry_budget import READ_TOGETHER, EventGeometryWork, GeometryWork
 from nearcast.model.limits import Limits
@@ -36,9 +36,9 @@ def test_known_geometries_are_as_those_that_are_read(
 ) -> None:
     """In every relation and at every distance, with the same work; also against one that is written."""
     found = []
-    written = shapes.written(Box((-1.0, -1.0, 1.0, 1.0)))
-    known = ToldGeometries([one, other])
-    for a, b in ((shapes.told(one), shapes.told(other)), (known(one), known(other)), (known(one), known(one))):
+    box, known = Box((-1.0, -1.0, 1.0, 1.0)), ToldGeometries([one, other])
+    read = shapes.told(one), shapes.told(other), shapes.written(box)
+    for a, b, written in (read, (known(one), known(other), around_written(box))):
         assert a and b
         works = [GeometryWork(Limits(), comparing=comparing) for _ in range(2)]
         if function == "S_DWITHIN":
@@ -56,7 +56,10 @@ def test_what_surely_is_apart_is_not_read_again(monkeypatch: pytest.MonkeyPatch)
     assert a and b and known("{") is None and known(square(1, 1, 1)) is None
     dear = ToldGeometries([square(0, 0, 2)], 20)(square(0, 0, 2))
     assert dear and not dear.readable
+    box = around_written(Box((7.0, 7.0, 8.0, 8.0)))
     monkeypatch.setattr(told_geometry, "told", None)
+    monkeypatch.setattr(told_geometry, "written", None)
+    assert shapes.related("S_INTERSECTS", a, box, GeometryWork()) is False
     assert shapes.related("S_INTERSECTS", a, b, GeometryWork()) is False
     assert shapes.near(a, b, 1_000, GeometryWork()) is False
     assert shapes.near(a, dear, 1_000, GeometryWork()) is None

@@ -189,11 +189,11 @@ def _name(expression: Expression) -> str:
 
 
 def _literal(expression: Shape | Box, work: GeometryWork) -> Geometry:
-    from nearcast.geo.shapes import written
+    from nearcast.geo.told_geometry import around_written
 
-    found = written(expression, work.limits.geometry_work)
+    found = around_written(expression, work.limits.geometry_work)
     # Who wrote it may write as many corners as a filter may have; only what cannot be compared counts.
-    if found.shape is None:
+    if not found.readable:
         work.spend(found.cost)
     return found
 

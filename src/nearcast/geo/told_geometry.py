@@ -1,4 +1,4 @@
-"""Geometries that entities tell, as they are known between comparisons: by what is around them.
+"""Geometries that entities tell or filters have written, as they are known between comparisons: by what is around them.
 
 Whether two are apart is seen in their boxes and circles, so their texts are read again only where they are compared.
 That is counted (semantics §12); what is around a geometry is kept with the entity that tells it, and takes some
@@ -8,18 +8,23 @@ hundreds of bytes, where the geometry read may take as much for each ten of its 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from nearcast.geo.distance import Floats
 from nearcast.geo.geometry_work import EdgeBoxes
-from nearcast.geo.shapes import ALLOWED, Geometry, told
+from nearcast.geo.shapes import ALLOWED, Geometry, told, written
+from nearcast.model.expression import Box, Shape
 from nearcast.model.values import Value
+
+KNOWN = 1 << 16
+"""Literals of which is kept what is around them."""
 
 
 class ToldGeometry(Geometry):
-    """What is around a geometry that a text tells; the rest is read from the text where it is asked for."""
+    """What is around a geometry that a text tells, or that is written; the rest is read again where it is asked for."""
 
-    def __init__(self, text: str, allowed: int, read: Geometry) -> None:
+    def __init__(self, source: str | Shape | Box, allowed: int, read: Geometry) -> None:
         known: dict[str, Any] = {
             "planar": read.planar,
             "corners": read.corners,
@@ -29,10 +34,11 @@ class ToldGeometry(Geometry):
         if read.readable:
             known |= {"bounds": read.bounds, "disc": read.disc, "single": read.single}
         # It is frozen, and what would be found once in its shape is known.
-        self.__dict__.update(known, _text=text, _allowed=allowed)
+        self.__dict__.update(known, _source=source, _allowed=allowed)
 
     def _read(self) -> Geometry:
-        found = told(self.__dict__["_text"], self.__dict__["_allowed"])
+        source, allowed = self.__dict__["_source"], self.__dict__["_allowed"]
+        found = told(source, allowed) if isinstance(source, str) else written(source, allowed)
         assert found is not None, "it was read before"
         return found
 
@@ -60,6 +66,14 @@ class ToldGeometry(Geometry):
     def tangled(self) -> int:
         """See `Geometry`."""
         return self._read().tangled
+
+
+@lru_cache(maxsize=KNOWN)
+def around_written(expression: Shape | Box, allowed: int = ALLOWED) -> ToldGeometry:
+    """What is around a literal: of more than are kept read, those that are apart from what an event tells are not read
+    for each event.
+    """
+    return ToldGeometry(expression, allowed, written(expression, allowed))
 
 
 class ToldGeometries:
