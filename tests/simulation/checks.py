@@ -24,6 +24,9 @@ from tests.simulation.disturbed_journal import DisturbedJournal
 from tests.simulation.plain_reading import plainly_derived
 from tests.simulation.simulated_system import Received, SimulatedSystem
 
+FAULTY = "faulty change "
+"""What the ids of control events begin with that the pipeline refuses."""
+
 Key = tuple[str, str]
 """A client, and the position of an event as it is sent."""
 
@@ -65,6 +68,7 @@ def faults(system: SimulatedSystem) -> Iterator[str]:
     yield from otherwise_derived(system.journal)
     yield from otherwise_defined(system)
     yield from otherwise_archived(system)
+    yield from repeated_dead_letters(system)
     yield from unsettled(system)
     gone = {key_of(row, "event") for row in system.journal.gone["outcomes"]}
     told, prompt = told_at(system.journal), decided_at_once(system.journal)
@@ -140,6 +144,15 @@ def otherwise_archived(system: SimulatedSystem) -> Iterator[str]:
         if found != expected:
             other = next((pair for pair in zip(expected, found, strict=False) if pair[0] != pair[1]), None)
             yield f"{log} has {len(found)} rows with the archive instead of {len(expected)}; the first other: {other}"
+
+
+def repeated_dead_letters(system: SimulatedSystem) -> Iterator[str]:
+    """Control events that were refused and are several dead letters."""
+    found = Counter(row["where"] for row in rows(system.journal, "dead letters") if FAULTY in row["where"])
+    twice = [where for where, count in found.items() if count > 1]
+    # Two that decide at the same moment, which no lease lets be, may both write.
+    if twice and "pipeline-2" not in system.processes:
+        yield f"dead letters are there twice: {twice}"
 
 
 def unsettled(system: SimulatedSystem) -> Iterator[str]:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from nearcast.journal.memory import Gap
+from nearcast.model.columns import to_table
+from nearcast.model.event import Event
 from tests.simulation import world
-from tests.simulation.checks import faults, is_settled, rows, unbalanced
+from tests.simulation.checks import FAULTY, faults, is_settled, rows, unbalanced
 from tests.simulation.gap_watch import GapWatch
 from tests.simulation.simulated_system import SimulatedSystem, simulated
 from tests.system import history
@@ -70,6 +72,9 @@ def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
         for number in range(chance.randint(1, 2)):
             documents = (world if deriving else history).documents(clients, int(seconds), seed * 10 + number)
             begin_publisher(system, number, documents, random.Random(f"publisher {seed} {number}"))
+        faulty = random.Random(f"faulty {seed}")
+        if faulty.random() < 0.5:
+            system.loop.create_task(write_faulty_changes(system, faulty, seconds))
         found = list[str]()
         system.loop.run_until_complete(_go_on(system, chance, seconds, calm, found))
         found += faults(system)
@@ -101,6 +106,18 @@ def begin_publisher(
         return found
 
     system.start_publisher(str(number), map(stated, documents), pause=2.0)
+
+
+async def write_faulty_changes(system: SimulatedSystem, chance: random.Random, seconds: float) -> None:
+    """Writes control events now and then that the pipeline refuses, as one does who does not look."""
+    number = 0
+    while system.loop.time() < seconds:
+        await asyncio.sleep(chance.expovariate(1 / 15.0))
+        accepted = datetime.fromtimestamp(system.loop.wall(), UTC)
+        ids = [f"{FAULTY}{number + one}" for one in range(chance.choice((1, 1, 3)))]
+        changes = [Event(id, "nearcast.client", "faulty", payload=b"{}", accepted=accepted) for id in ids]
+        system.journal.append("events", to_table(changes))
+        number += len(ids)
 
 
 async def _go_on(system: SimulatedSystem, chance: random.Random, seconds: float, calm: bool, found: list[str]) -> None:

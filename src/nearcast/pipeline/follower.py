@@ -52,7 +52,7 @@ class Follower:
         self._last = StateSnapshot(named(folder, self._saved), self.known.registry.copy()) if self._saved else None
         self.retention = JournalRetention(journal, folder)
         self.refused = 0
-        self._letters = RefusalLetters(journal, at)
+        self._letters = RefusalLetters(journal)
         self.catch_up(at)
 
     def catch_up(self, position: int) -> None:

@@ -2,7 +2,7 @@
 
 They are written before the deliveries of their batch, so who follows a pipeline that died may refuse again what is told
 already. Each time a note says first from where on letters may be there and through which position they are: clocks of
-machines may be what they like, and where all that is decided nobody looks.
+machines may be what they like, and where all of that is decided nobody looks.
 """
 
 from __future__ import annotations
@@ -38,34 +38,33 @@ class WrittenLetters(NamedTuple):
 
 
 class RefusalLetters:
-    """Writes them into a journal of which deliveries were decided up to the position `at` when this one began."""
+    """Writes them into a journal."""
 
-    def __init__(self, journal: Journal, at: int) -> None:
-        self._journal, self._at = journal, at
-        self._there: frozenset[str] | None = None
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
 
     def write(self, refusals: Sequence[RejectedChange]) -> None:
         """Writes those that are not there yet; refusals come in the order of the journal."""
         if not refusals:
             return
-        noted = self._noted()
-        if self._there is None:
-            # The one before this may have died between writing these and the deliveries, in batches cut otherwise.
-            self._there = frozenset(self._where_since(noted.after) if noted.through > self._at else ())
-        letters = [letter for letter in map(_letter, refusals) if letter["where"] not in self._there]
+        decided, noted = self._journal.end("deliveries"), self._noted()
+        letters = [_letter(one) for one in refusals if one.event.position > decided]
+        if noted.through >= refusals[0].event.position:
+            # The one before this died between writing these and the deliveries, in batches cut otherwise.
+            there = frozenset(self._where_since(noted.after))
+            letters = [letter for letter in letters if letter["where"] not in there]
         if letters:
-            self._note(noted, refusals[-1].event.position)
+            self._note(noted, decided, refusals[-1].event.position)
             self._journal.append(LOG, pa.Table.from_pylist(letters, DEAD_LETTERS))
 
     def _noted(self) -> WrittenLetters:
         text = self._journal.notes.read(NOTE)
         return WrittenLetters(0, 0) if text is None else WrittenLetters(*orjson.loads(text))
 
-    def _note(self, before: WrittenLetters, through: int) -> None:
+    def _note(self, before: WrittenLetters, decided: int, through: int) -> None:
         """Says that letters may be there of control events up to a position."""
-        # What is decided is not refused again.
-        decided = self._journal.end("deliveries") >= before.through
-        after = self._journal.end(LOG) if decided else before.after
+        # Of what is decided all are there.
+        after = self._journal.end(LOG) if decided >= before.through else before.after
         self._journal.notes.write(NOTE, orjson.dumps([after, max(before.through, through)]).decode())
 
     def _where_since(self, after: int) -> Iterator[str]:
