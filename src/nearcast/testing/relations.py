@@ -116,13 +116,15 @@ class Reference:
         plain = self._scopes.get(relation.node)
         if plain is not None and plain.relation(relation.id) == relation:
             return
+        # The only one of a scope that is defined anew goes on by the clocks that there are.
+        first = plain is None or not len(plain)
         for scope, other in self._scopes.items():
             found[scope] = other.end(relation.id)
         if plain is None:
             plain = self._scopes[relation.node] = self._beginning()
             plain.lists = dict(self._scopes[None].lists)
             plain.limits, plain.excess = self._scopes[None].limits, self._scopes[None].excess
-        if not len(plain):
+        if first:
             heard = [one for one in self._heard or () if relation.node in (None, one.node or MAIN)]
             if relation.node is not None:
                 # A local one begins by what came to its node, whether or not there were others before.
