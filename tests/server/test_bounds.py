@@ -195,6 +195,28 @@ def test_whoever_begins_requests_and_does_not_end_them_holds_up_nobody() -> None
     run(test)
 
 
+@pytest.mark.parametrize("path", ["POST /events", "PUT /clients/a"])
+def test_whoever_breaks_a_request_off_is_counted_and_is_no_fault_of_the_server(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a publisher does that is killed, or whose line goes, in the middle of what it sends."""
+
+    async def test() -> None:
+        async with running() as server:
+            begun = f"{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{".encode()
+            async with opened(server, begun, 3):
+                await asyncio.sleep(0.2)
+            name = 'nearcast_rejected_total{reason="broken off"}'
+            async with asyncio.timeout(60):
+                while await count(server, name) < 3:
+                    await asyncio.sleep(0.02)
+            await server.declare("other")
+            await is_served(server, "e1")
+
+    run(test)
+    assert [] == [one for one in caplog.records if one.levelno >= logging.ERROR]
+
+
 @pytest.mark.parametrize(
     "begun, status",
     [

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from nearcast.errors import AccessError, DefinitionError, EventError, Fault, JournalError, Mark, RightError
@@ -138,6 +139,13 @@ def install(app: FastAPI) -> None:
         fault = Fault("an answer", f"an error, {type(error).__name__}", _REQUEST, advice)
         return JSONResponse(faults_json([fault]), 500)
 
+    async def gone(request: Request, error: Exception) -> Response:
+        """Nobody hears the answer to a request that was broken off; nothing of it was taken."""
+        app.state.service.metrics.rejected.labels("broken off").inc()
+        log.info("request broken off path=%s", request.url.path)
+        return Response(status_code=400)
+
+    app.add_exception_handler(ClientDisconnect, gone)
     app.add_exception_handler(HTTPException, astray)
     app.add_exception_handler(Exception, failed)
 
