@@ -138,7 +138,9 @@ class Journal(ABC):
         return min(after + limit, self.end(log))
 
     def row_ranges(self, log: str, after: int, through: int, limit: int) -> Iterator[pa.Table]:
-        """The rows with `after` < position ≤ `through`, one stretch after the other, each as far as `reach` says."""
+        """The rows with `after` < position ≤ `through`, one stretch after the other, each as far as `end_within_bytes`
+        says.
+        """
         while after < through:
             step = self.end_within_bytes(log, after, min(limit, through - after)) - after
             yield self.read(log, after, step)
