@@ -62,8 +62,10 @@ class PlainReading:
         def given(table: pa.Table) -> StageInput:
             return StageInput(numbered, moments, table, self._registry, self._repository.as_of_now())
 
+        # A control event that is refused is no report: it lets no time pass.
+        refused = not found and not len(table)
         table = merge_derived(table, self._relations.derive(given(table)))
-        table = merge_derived(table, self._zoned(event, found))
+        table = merge_derived(table, [] if refused else self._zoned(event, found))
         if self._situations.passes_over(given(table)):
             return table
         return merge_derived(table, self._situations.derive(given(table)))
