@@ -16,6 +16,7 @@ from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import to_table
 from nearcast.model.event import Event, Place
 from nearcast.model.values import Value
+from nearcast.state.timeline import Environment
 
 HERE = Mark("here")
 NAN = float("nan")
@@ -30,7 +31,7 @@ def holds(text: str, *attributes: tuple[str, Value], place: Place | None = None)
     event = Event("e", "t", "s", place=place, attributes=attributes, time=datetime(2026, 1, 2, 12, tzinfo=UTC))
     filter = parse(text, HERE)
     found = truth(filter, event, NO_CONTEXT)
-    assert (found is True) == FilterMatcher((), [filter]).selected(to_table([event]))[0][0]
+    assert (found is True) == FilterMatcher((), [filter]).held(to_table([event]), Environment())[0][0]
     return found
 
 

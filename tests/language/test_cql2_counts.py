@@ -21,6 +21,7 @@ from nearcast.language.event_files import read_tables
 from nearcast.language.nodes import from_data
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.model.columns import to_events
+from nearcast.state.timeline import Environment
 from tests.shared import found, shared
 
 HERE = Mark("predicate", 1, 1)
@@ -54,7 +55,7 @@ def test_a_predicate_selects_as_many_features_as_it_should(source: str, predicat
     """In columns, and event by event."""
     filter = parse(predicate, HERE)
     index = FilterMatcher((), [filter])
-    assert count == sum(int(index.selected(table)[0].sum()) for table in tables(source))
+    assert count == sum(int(index.held(table, Environment())[0].sum()) for table in tables(source))
     events = [event for table in tables(source) for event in to_events(table)]
     assert count == sum(truth(filter, event, NO_CONTEXT) is True for event in events)
 
@@ -73,4 +74,4 @@ def test_a_predicate_selects_as_many_features_as_json(case: dict[str, Any]) -> N
     """Whichever of the two encodings a filter is written in."""
     filter = parse(json.dumps(case["json"]), HERE)
     index = FilterMatcher((), [filter])
-    assert case["count"] == sum(int(index.selected(table)[0].sum()) for table in tables(case["source"]))
+    assert case["count"] == sum(int(index.held(table, Environment())[0].sum()) for table in tables(case["source"]))

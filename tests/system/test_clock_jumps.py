@@ -153,6 +153,16 @@ class Run:
         """How often each event arrived."""
         return Counter(str(delivery.event["id"]) for delivery, _ in self.got)
 
+    async def ends(self, publishing: asyncio.Task[None], receiving: asyncio.Task[None]) -> None:
+        """Ends both, after which all has arrived that was published: once, and in its order."""
+        publishing.cancel()
+        await self.until(lambda: set(self.published[:-1]) <= self.arrived().keys())
+        receiving.cancel()
+        await asyncio.gather(publishing, receiving, return_exceptions=True)
+        assert {1} == set(self.arrived().values())
+        units = [one.event["id"] for one, _ in self.got if one.event["type"] == "unit"]
+        assert self.published[: len(units)] == units
+
     def relations(self, pair: str) -> list[tuple[dict[str, Any], float]]:
         """What was told of a pair whose first entity has that name."""
         return [(one.event, at) for one, at in self.got if one.event["data"].get("a") == pair]
@@ -227,13 +237,7 @@ def test_a_machine_whose_clock_is_set_is_as_any_other(tmp_path: Path) -> None:
                     dwells(run, f"pair {number}"), lapses(running.url, ann), brief_expires(run, f"brief {number}")
                 )
             await run.until(lambda: hook.taken)
-            publishing.cancel()
-            await run.until(lambda: set(run.published[:-1]) <= run.arrived().keys())
-            receiving.cancel()
-            await asyncio.gather(publishing, receiving, return_exceptions=True)
-            assert {1} == set(run.arrived().values())
-            units = [one.event["id"] for one, _ in run.got if one.event["type"] == "unit"]
-            assert run.published[: len(units)] == units
+            await run.ends(publishing, receiving)
             assert ["enter", "dwell"] * 5 == [
                 one["data"]["detect"] for n in range(5) for one, _ in run.relations(f"pair {n}a")
             ]

@@ -82,12 +82,10 @@ class FilterMatcher:
             np.concatenate([few.levels, many.levels]),
         )
 
-    def selected(self, table: pa.Table) -> list[npt.NDArray[np.bool_]]:
-        """For each condition, which events of the table satisfy it; conditions know no surroundings."""
-        return self.held(table, Environment())
-
     def held(self, table: pa.Table, around: Environment) -> list[npt.NDArray[np.bool_]]:
-        """The same with the surroundings of events, in whose `excess` is counted what comes to one of the limits."""
+        """For each condition, which events of the table satisfy it in their surroundings, in whose `excess` is counted
+        what comes to one of the limits.
+        """
         return self._bits.held(table, around)
 
 
