@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +21,9 @@ ATOMS = st.sampled_from(
         "x + 1 > 2",
         "y IS NULL",
         "distance(user('c'), this) <= 10",
+        "distance(user('nobody'), this) <= 10",
         "distance(me, this) <= me.reach",
+        "distance(me, this) <= me.unknown",
         "CHANGED(x)",
         "count(uform(type = 't'), this, 10) >= 1",
     ]
@@ -82,14 +86,17 @@ def test_much_is_sure() -> None:
     found = load(
         [
             {
-                "clients": [{"id": "c", "position": {"x": 0, "y": 0}}],
+                "clients": [{"id": "c", "position": {"x": 0, "y": 0}}, {"id": "far", "position": {"x": 99, "y": 0}}],
                 "subscriptions": [
                     {"id": "yes", "client": "c", "filter": "x > 1"},
-                    {"id": "no", "client": "c", "filter": "x > 2 AND distance(user('c'), this) <= 10"},
+                    {"id": "no", "client": "c", "filter": "x > 2 AND count(uform(type = 't'), this, 10) >= 1"},
+                    {"id": "near", "clients": ["c", "far"], "filter": "distance(me, this) <= 10"},
                 ],
             }
         ]
     )
-    near = Event("1", "t", "s", "e", place=Place("planar", 0.0, 0.0), attributes=(("x", 2),))
-    assert ({"yes"}, set()) == sure_use(found, [near])
+    here = Event("1", "t", "s", "e", place=Place("planar", 0.0, 0.0), attributes=(("x", 2),))
+    assert ({"yes", "near"}, set()) == sure_use(found, [here])
+    there = replace(here, place=Place("planar", 50.0, 0.0))
+    assert ({"yes"}, set()) == sure_use(found, [there])
     assert None is sure_use(found, [Event("2", "t", "s", "e", attributes=(("x", 3),))])

@@ -9,7 +9,7 @@ from nearcast.filters.receiver_terms import asked_of_receiver
 from nearcast.filters.truth import Truth, joined, negated
 from nearcast.model.event import Place
 from nearcast.model.expression import Call, remembered, users
-from nearcast.model.filter import And, Atom, Filter, Not, Or, PlainNot, This
+from nearcast.model.filter import And, Atom, Entities, Filter, Located, Not, Or, PlainNot, This
 
 Truths = frozenset[Truth]
 
@@ -25,6 +25,15 @@ def asked_of_surroundings(atom: Atom) -> str:
             return "a condition about the previous event"
         return "a position of a user" if users(atom.name) else ""
     return "" if isinstance(atom.name, str) or _self_contained(atom) else "a location term about users or entities"
+
+
+def asked_of_more_than_users(atom: Atom) -> bool:
+    """Whether an atom asks for more besides the event than where named users are: where they stay, its truth does."""
+    if asked_of_receiver(atom)[0]:
+        return True
+    if isinstance(atom.name, Call):
+        return bool(remembered(atom.name))
+    return any(isinstance(side, Entities) for side in _sides(atom))
 
 
 def possible_truths(node: Filter, of_atom: Callable[[Atom], Truths]) -> Truths:
@@ -44,5 +53,10 @@ def possible_truths(node: Filter, of_atom: Callable[[Atom], Truths]) -> Truths:
 
 
 def _self_contained(atom: Atom) -> bool:
-    sides = [getattr(atom.name, name) for name in ("a", "b", "of", "around") if hasattr(atom.name, name)]
-    return all(side is None or isinstance(side, This | Place) for side in sides)
+    return all(isinstance(side, This | Place) for side in _sides(atom))
+
+
+def _sides(atom: Atom) -> list[Located]:
+    """What a location term is about; of other atoms nothing."""
+    named = [getattr(atom.name, name, None) for name in ("a", "b", "of", "around")]
+    return [side for side in named if side is not None]

@@ -1,21 +1,26 @@
 """What few events make of definitions, where that is sure without deciding them: no columns, and nothing to load.
 
-Each condition is looked at for each event alone; one about anything else may have any truth. What may be derived of the
-events is thought of by its type only.
+Each condition is looked at for each event alone, with the clients as they are defined, who stay so while no control
+event comes; one about anything else may have any truth. What may be derived of the events is thought of by its type
+only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from nearcast.filters.evaluate import NO_CONTEXT, atom_truth
-from nearcast.filters.surroundings import ANY_TRUTH, Truths, asked_of_surroundings, possible_truths
+from nearcast.filters.evaluate import NO_CONTEXT, EmptyContext, EvaluationContext, atom_truth
+from nearcast.filters.receiver_terms import asked_of_receiver, for_receiver
+from nearcast.filters.surroundings import ANY_TRUTH, Truths, asked_of_more_than_users, possible_truths
 from nearcast.language.definitions.files import DefinitionSet
-from nearcast.model.event import DERIVED, Event
+from nearcast.model.changes import ClientChange, SettingsChange
+from nearcast.model.event import DERIVED, Event, Place
 from nearcast.model.filter import Atom, Filter
 from nearcast.model.relation import Matching, Named, Pair, Relation
 from nearcast.model.situation import Publish
+from nearcast.model.subscription import ClientProfile, Subscription
+from nearcast.state.registry import Registry
 
 
 def sure_use(found: DefinitionSet, events: Sequence[Event]) -> tuple[set[str], set[str]] | None:
@@ -24,16 +29,51 @@ def sure_use(found: DefinitionSet, events: Sequence[Event]) -> tuple[set[str], s
         return None
     if found.zones or any(_may_begin(relation, events) for relation in found.relations):
         return None
+    clients = _clients(found)
+    if any(client.moments for client in clients.values()):
+        return None
+    users = _Users(clients)
     derived = [Event("", type, "") for type in _derived_types(found)]
     selecting = set()
     for one in found.subscriptions:
-        truths = [_truths(one.filter, event) for event in events]
-        truths += [possible_truths(one.filter, partial(_of_type, event=event)) for event in derived]
-        if one.relevance is not None or not all(truth == {True} or True not in truth for truth in truths):
-            return None
-        if {True} in truths:
-            selecting.add(one.id)
+        for filter in _written_out(one, clients):
+            truths = [possible_truths(filter, partial(_alone, event=event, around=users)) for event in events]
+            truths += [possible_truths(filter, partial(_of_type, event=event)) for event in derived]
+            if one.relevance is not None or not all(truth == {True} or True not in truth for truth in truths):
+                return None
+            if {True} in truths:
+                selecting.add(one.id)
     return selecting, set()
+
+
+class _Users(EmptyContext):
+    """Where clients are that stay where they are defined; of entities nothing is known."""
+
+    def __init__(self, clients: Mapping[str, ClientProfile]) -> None:
+        self._clients = clients
+
+    def user(self, name: str) -> Place | None:
+        """Where that client is."""
+        client = self._clients.get(name)
+        return client.place if client else None
+
+
+def _clients(found: DefinitionSet) -> Mapping[str, ClientProfile]:
+    registry = Registry()
+    for change in found.changes():
+        if isinstance(change, SettingsChange | ClientChange):
+            registry.apply(change)
+    return registry.clients
+
+
+def _written_out(subscription: Subscription, clients: Mapping[str, ClientProfile]) -> Iterator[Filter]:
+    """The filter as it is for each of its clients, where it asks for its receiver."""
+    if not asked_of_receiver(subscription.filter)[0]:
+        yield subscription.filter
+        return
+    for client in subscription.clients:
+        if client in clients:
+            yield for_receiver(subscription.filter, client, clients[client].readings)
 
 
 def _derived_types(found: DefinitionSet) -> Iterator[str]:
@@ -58,8 +98,9 @@ def _truths(filter: Filter, event: Event) -> Truths:
     return possible_truths(filter, partial(_alone, event=event))
 
 
-def _alone(atom: Atom, event: Event) -> Truths:
-    return ANY_TRUTH if asked_of_surroundings(atom) else frozenset({atom_truth(atom, event, NO_CONTEXT)})
+def _alone(atom: Atom, event: Event, around: EvaluationContext = NO_CONTEXT) -> Truths:
+    """Filters of relations ask for nobody, so there it is the same where users are."""
+    return ANY_TRUTH if asked_of_more_than_users(atom) else frozenset({atom_truth(atom, event, around)})
 
 
 def _of_type(atom: Atom, event: Event) -> Truths:
