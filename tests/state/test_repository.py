@@ -21,13 +21,19 @@ from nearcast.state.repository import Repository, sizes_of
 from tests.random_filters import events
 
 
-@given(st.lists(st.lists(events(), max_size=6), max_size=6), st.sampled_from([0, 1, 10_000]))
-def test_the_newest_event_of_every_entity_however_they_come(parts: list[list[Event]], slack: int) -> None:
-    """By their moments, whatever the cuts and however often the repository is compacted; late ones are counted."""
+@given(st.lists(st.lists(events(), max_size=6), max_size=6), st.sampled_from([0, 1, 10_000]), st.sampled_from([2, 64]))
+def test_the_newest_event_of_every_entity_however_they_come(
+    parts: list[list[Event]], slack: int, gathered: int
+) -> None:
+    """By their moments, whatever the cuts and however often tables are put together; late ones are counted. What was
+    kept of a moment stays as it was then.
+    """
     every = [event for part in parts for event in part]
     numbered = iter([replace(event, position=position) for position, event in enumerate(every, 1)])
     repository, newest, late_events = Repository(), dict[str, Event](), 0
-    with patch("nearcast.state.repository.SLACK", slack):
+    kept = []
+    module = "nearcast.state.repository"
+    with patch(f"{module}.SLACK", slack), patch(f"{module}.GATHERED", gathered):
         for part in parts:
             taken = [next(numbered) for _ in part]
             for event in taken:
@@ -35,7 +41,11 @@ def test_the_newest_event_of_every_entity_however_they_come(parts: list[list[Eve
                     newest[event.entity] = event
                 late_events += late
             repository.fold_events(to_table(taken))
+            expected = sorted(event.position for event in newest.values())
+            kept.append((expected, repository.as_of_now()))
     assert late_events == repository.late
+    for then, moment in kept:
+        assert then == [event.position for event in to_events(moment.newest())]
     expected = sorted(event.position for event in newest.values())
     assert expected == [event.position for event in to_events(repository.newest())]
 
