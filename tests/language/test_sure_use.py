@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.language.checks.definition_use import DefinitionUse
-from nearcast.language.checks.sure_use import sure_use
+from nearcast.language.checks.sure_use import LOOKS, sure_use
 from nearcast.language.definitions.files import load
 from nearcast.model.event import MAIN, Event, Place
 
@@ -100,3 +100,19 @@ def test_much_is_sure() -> None:
     there = replace(here, place=Place("planar", 50.0, 0.0))
     assert ({"yes"}, set()) == sure_use(found, [there])
     assert None is sure_use(found, [Event("2", "t", "s", "e", attributes=(("x", 3),))])
+
+
+def test_a_fleet_is_decided() -> None:
+    """One by one it would take longer."""
+    names = [f"c{number}" for number in range(LOOKS // 10 + 1)]
+    found = load(
+        [
+            {
+                "clients": [{"id": name, "position": {"x": 0, "y": 0}} for name in names],
+                "subscriptions": [{"id": "near", "clients": names, "filter": "distance(me, this) <= 10"}],
+            }
+        ]
+    )
+    here = Event("1", "t", "s", "e", place=Place("planar", 0.0, 0.0))
+    assert ({"near"}, set()) == sure_use(found, [here] * 9)
+    assert None is sure_use(found, [here] * 10)
