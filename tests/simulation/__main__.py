@@ -28,7 +28,8 @@ def main() -> None:
         if asked.story:
             print("\n".join(outcome.story))
         told = f"{outcome.steps} steps, {outcome.derived} derived, {outcome.deliveries} deliveries, {outcome.gone} gone"
-        print(f"seed {seed}: {outcome.seconds:.0f} s, {told}", flush=True)
+        deaths = f"; {outcome.deaths} processes ended, as is to be where the journal fails" if outcome.deaths else ""
+        print(f"seed {seed}: {outcome.seconds:.0f} s, {told}{deaths}", flush=True)
         for fault in outcome.faults[:10]:
             print("   ", fault[:3_000])
         failed += [seed] if outcome.faults else []

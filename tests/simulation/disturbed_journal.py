@@ -45,7 +45,8 @@ class DisturbedJournal(MemoryJournal):
         self.unreached: set[str] = set()
         self.lost = 0.0
         self.full = False
-        self.failures = 0
+        self.told: set[str] = set()
+        """What it said of all that it failed to do on purpose."""
         self.gone: dict[str, list[dict[str, Any]]] = {log: [] for log in LOGS}
         self.history: dict[str, list[dict[str, Any]]] = {log: [] for log in LOGS}
         self.readers: Callable[[], Iterable[ReadPosition]] = tuple
@@ -86,8 +87,16 @@ class DisturbedJournal(MemoryJournal):
         threads.sleep(self._delay())
 
     def _fail(self, what: str, when: str, cause: Exception) -> None:
-        self.failures += 1
-        raise JournalError(f"expected the journal to {what}, got an error {when} it did") from cause
+        told = f"expected the journal to {what}, got an error {when} it did"
+        self.told.add(told)
+        raise JournalError(told) from cause
+
+    def _refuse_gaps(self, log: str, after: int, through: int) -> None:
+        try:
+            super()._refuse_gaps(log, after, through)
+        except JournalError as error:
+            self.told.add(str(error))
+            raise
 
     def append(self, log: str, rows: pa.Table, kept: Kept | None = None, node: str = MAIN) -> list[int]:
         with self._call(f"append to {log}", writes=True):

@@ -30,8 +30,9 @@ SETTLED_SECONDS = 900.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run: `faults` are what must not be; `seconds` passed in it; `gone` is how many events went.
-    Equal runs have equal stories.
+    """What came of a run: `faults` are what must not be; `seconds` passed in it; `gone` is how many events went, and
+    `deaths` how many processes ended by themselves: each of what was done to the journal, else it is a fault. Equal
+    runs have equal stories.
     """
 
     seed: int
@@ -40,6 +41,7 @@ class Outcome:
     deliveries: int
     derived: int
     gone: int
+    deaths: int
     faults: list[str]
     story: list[str] = field(repr=False)
 
@@ -85,6 +87,7 @@ def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
             sum(len(one.deliveries) for one in system.received),
             len(rows(system.journal, "derived")),
             system.journal.trimmed("events"),
+            len(system.deaths),
             found,
             system.story,
         )

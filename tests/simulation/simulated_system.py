@@ -67,14 +67,25 @@ Document = dict[str, Any]
 
 
 class SimulatedAccessServer(AccessServer):
-    """A server that keeps its watermark in a folder of the simulation, and whose event loop nobody watches."""
+    """A server that keeps its watermark in a folder of the simulation, and whose event loop nobody watches.
+
+    `refused` says why it did not start.
+    """
 
     folder: Path
+    refused = ""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._mark = self.folder / f"settled-{self.config.node}"
         self.loop_monitor.run = _nothing  # type: ignore[method-assign]
+
+    async def start(self) -> None:
+        try:
+            await super().start()
+        except Exception as error:
+            self.refused = str(error)
+            raise
 
 
 class ClockOfEachServer:
@@ -193,7 +204,8 @@ class SimulatedSystem:
                 self.note(f"ready {host}")
                 self.services[host] = server.config.app.state.service  # type: ignore[union-attr]
             await serving
-            self.died(host, process, self.start_server, "ended")
+            service: SimulatedAccessServer = server.config.app.state.service  # type: ignore[union-attr]
+            self.died(host, process, self.start_server, service.refused or f"ended {service.failed or ''}")
 
         self.begin(host, lambda process: self.loop.spawn(process, serve(process)) and None)
 
@@ -257,8 +269,12 @@ class SimulatedSystem:
         """A process ended by itself: another one is started in its place."""
         if not process.alive or self.processes[host] is not process:
             return
-        self.note(f"died {host}: {why}")
+        # Pipelines wait for what passes by itself: they end of what is damaged alone.
+        wanted = any(told in why for told in self.journal.told) and (host[:8] != "pipeline" or "damaged" in why)
+        self.note(f"died {host}, {'as is to be' if wanted else 'and nobody did anything'}: {why}")
         self.deaths.append(f"{host}: {why}")
+        if not wanted:
+            self.loop.errors.append(f"{host} died, and nobody did anything: {why}")
         process.alive = False
         self.services.pop(host, None)
         self.network.kill(process)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from nearcast.errors import JournalError
+from nearcast.journal.memory import Gap
 from nearcast.pipeline import journal_retention
 from tests.simulation.scenario import run
 from tests.simulation.simulated_loop import BEGAN
 from tests.simulation.simulated_system import simulated
+from tests.system import history
 
 KEPT = [1_003, 1_012]
 """Seeds that found something once."""
@@ -46,6 +51,31 @@ def test_threads_of_others_are_no_part_of_it(tmp_path: Path) -> None:
         assert BEGAN + 1_000.0 < system.loop.run_until_complete(system.loop.run_in_executor(None, wait))
     assert not other.is_alive()
     assert began < moments[0] and BEGAN + 2_000.0 < moments[1]
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_who_dies_of_what_was_done_is_told_from_who_dies_of_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: bool
+) -> None:
+    """A pipeline ends where what it has to read is lost, which is to be; where nothing is, that is a fault."""
+    with simulated(1, tmp_path, []) as system:
+        system.define(history.definitions([]))
+        if wanted:
+            system.journal.disturb(Gap("events", 1, 1))
+        else:
+            monkeypatch.setattr(system.journal, "wait", Mock(side_effect=JournalError("it gets lost")))
+        system.start_pipeline("pipeline")
+        system.loop.run_until_complete(asyncio.sleep(1.0))
+        assert {"pipeline: " + ("expected" if wanted else "it gets ")} == {one[:18] for one in system.deaths}
+        assert (0 if wanted else len(system.deaths)) == len(system.loop.errors)
+
+
+@pytest.mark.long
+def test_pipelines_that_end_while_events_are_lost_are_no_fault() -> None:
+    """They are started again and again, and go on once the event is there again."""
+    outcome = run(38, 90.0)
+    assert [] == outcome.faults
+    assert 10 < sum("died pipeline, as is to be" in one for one in outcome.story) == outcome.deaths
 
 
 @pytest.mark.parametrize(
