@@ -8,6 +8,7 @@ and bounds on integers that 20 to 80 % of the events keep.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -15,8 +16,10 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
+from nearcast.errors import Mark
+from nearcast.language.cql2 import parse
 from nearcast.model.columns import ATTRIBUTE, EVENTS
-from nearcast.model.filter import And, Atom, Operator
+from nearcast.model.filter import And, Atom, Filter, Operator
 from nearcast.model.subscription import ClientProfile, Subscription
 from nearcast.state.registry import Registry
 
@@ -34,6 +37,14 @@ def filters(count: int, seed: int = SEED, texts: int | None = None) -> list[And]
     chance = random.Random(f"filters {seed}")
     shares = {name: _shares(size) for name, size in TEXTS.items()}
     return [_filter(chance, shares, texts) for _ in range(count)]
+
+
+def expression_filters(count: int, seed: int = SEED) -> list[Filter]:
+    """So many filters that each compute something else of every event, and select one event in some hundreds."""
+    chance = random.Random(f"expressions {seed}")
+    pairs = (chance.sample(INTEGERS, 2) for _ in range(count))
+    texts = (f"{a} * {chance.randint(2, 99)} + {b} < {chance.randint(100, 5_000)}" for a, b in pairs)
+    return [parse(text, Mark("benchmark")) for text in texts]
 
 
 def _shares(size: int) -> npt.NDArray[np.float64]:
@@ -59,7 +70,7 @@ def _bound(chance: random.Random, name: str) -> Atom:
     return Atom(name, operator, kept if operator in (Operator.LT, Operator.LE) else RANGE - kept)
 
 
-def registry(found: list[And]) -> Registry:
+def registry(found: Sequence[Filter]) -> Registry:
     """A client and a subscription for each filter: the number of the filter is in both ids."""
     clients = {f"client {number}": ClientProfile(f"client {number}") for number in range(len(found))}
     subscriptions = (Subscription(str(number), (f"client {number}",), filter) for number, filter in enumerate(found))

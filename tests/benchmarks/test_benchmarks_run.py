@@ -39,13 +39,14 @@ QUICK = {
 }
 IN_SESSION = {
     "carried": "--events 2000 --filters 50 --rounds 1",
-    "cluster": "--events 500 --filters 20 --rounds 1 --executors 1",
+    "cluster": "--events 500 --filters 20 --expressions 5 --rounds 1 --executors 1",
     "dataframes": "--filters 20 --events 400 --rounds 1",
     "relations": "--entities 50 --pairs 20 --seconds 2 --ais nowhere",
     "replay": "--filters 20 --events 500 --rounds 1",
 }
 """Those that ask for a Spark session, which is that of the tests: `test_benchmarks_in_session.py`."""
 ON_SPARK = {
+    "cluster standalone": "--standalone --events 500 --filters 20 --expressions 5 --rounds 1 --executors 1",
     "hostile": "--seconds 1 --rounds 1 --warm 1 --rate 20 --subscriptions 10 --clients 2 --only squares",
     "idle": "--seconds 3 --settle 2 --clients 2",
     "live": "--seconds 2 --warm 0.5 --rate 20 --subscriptions 10 --clients 2 --nats 1 --servers 2",
