@@ -8,14 +8,21 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import orjson
+import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
-from nearcast.client import Client
+from nearcast.client import Client, receiver
 from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.runtime import machine_boot
 
 Talk = Callable[[ServerConnection], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These servers settle nothing, so that closing would only wait for them."""
+    monkeypatch.setattr(receiver, "SETTLE_SECONDS", 0.05)
 
 
 @asynccontextmanager

@@ -7,13 +7,12 @@ import gc
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from nearcast.client import SyncClient, SyncPublisher
+from nearcast.client import Client, SyncClient, SyncPublisher, receiver
 from nearcast.errors import SessionError
 from tests.server.conftest import Running, running
 
@@ -50,10 +49,7 @@ def test_what_is_published_is_delivered_and_acknowledged() -> None:
             found = [(one.position, one.event.data["size"]) for one in client.deliveries(timeout=3.0)]
             assert client.online
         assert positions == [position for position, _ in found]
-        until = time.monotonic() + 60.0
-        while server.journal.end("outcomes") < 3:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        assert 3 == server.journal.end("outcomes")
         return [size for _, size in found]
 
     assert [1, 2, 3] == beside(work)
@@ -75,6 +71,45 @@ def test_what_is_not_acknowledged_comes_again_to_whoever_connects_next() -> None
             return first, [one.event.id for one in client.deliveries(timeout=3.0)]
 
     assert (["1", "2"], ["1"]) == beside(work)
+
+
+def test_what_was_acknowledged_does_not_come_again_after_closing_though_the_connection_was_just_lost() -> None:
+    """Closing connects again, says it, and returns when the server has it in the journal."""
+
+    def work(server: Running) -> tuple[list[str], int, list[str]]:
+        publish(server, 1, 2)
+        client = SyncClient(server.url, "a", automatic=False)
+        coming = client.deliveries()
+        first = [next(coming), next(coming)]
+        connection, loop = client._client._connection, client._background._loop
+        assert connection and loop
+        loop.call_soon_threadsafe(connection.transport.abort)
+        client.acknowledge(*(one.position for one in first))
+        client.close()
+        noted = server.journal.end("outcomes")
+        with SyncClient(server.url, "a") as again:
+            return [one.event.id for one in first], noted, [one.event.id for one in again.deliveries(timeout=1.0)]
+
+    assert (["1", "2"], 2, []) == beside(work)
+
+
+def test_closing_waits_a_bounded_time_for_a_server_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever connects next sees again what nobody has heard that it was acknowledged."""
+    monkeypatch.setattr(receiver, "SETTLE_SECONDS", 0.2)
+
+    async def test() -> list[str]:
+        async with running() as server:
+            await server.declare("a")
+            await asyncio.to_thread(publish, server, 1)
+            client = Client(server.url, "a", automatic=False)
+            taken = await anext(client.deliveries())
+        # The server is no more.
+        await client.acknowledge(taken.position)
+        async with asyncio.timeout(30.0):
+            await client.close()
+        return [taken.event.id]
+
+    assert ["1"] == asyncio.run(test())
 
 
 def test_an_iteration_may_be_collected_as_garbage_in_the_thread_of_the_loop() -> None:

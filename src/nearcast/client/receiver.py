@@ -41,6 +41,9 @@ GATHER_SECONDS = 0.005
 SEEN_BEFORE = 10_000
 """Deliveries of eras before that are remembered, in case they come again; of more the newest."""
 CLOSE_SECONDS = 2.0
+SETTLE_SECONDS = 3.0
+"""That closing waits at most for a server to say that what was acknowledged is durable: with it, a connection that was
+just lost is made again. Without that word the last deliveries come again to whoever connects as this client next."""
 MESSAGE_BYTES = 4 << 20
 REFUSALS: dict[int, type[NearcastError]] = {4401: AccessError, 4403: RightError, 4404: SessionError, 4409: SessionError}
 """Codes with which a server ends a connection for good."""
@@ -113,6 +116,8 @@ class Client:
         self._era: str | None = None
         self._unsent: list[Position] = []
         self._sending: asyncio.Task[None] | None = None
+        self._progress = asyncio.Event()
+        """Something was settled, or nothing more will be."""
         self._said: dict[str, Any] = {}
         self._connection: ClientConnection | None = None
         self._greeted = asyncio.Event()
@@ -150,6 +155,7 @@ class Client:
         if not running.cancelled() and running.exception():
             self._failure = SessionError(f"expected to follow the server, got {running.exception()!r}")
         self._greeted.set()
+        self._progress.set()
         self._arrived.put_nowait(None)
 
     def _ended(self) -> NearcastError:
@@ -222,13 +228,25 @@ class Client:
         await self.connected()
 
     async def close(self) -> None:
-        """Ends the connection; what is not acknowledged is delivered to whoever connects as this client next."""
+        """Ends the connection; what is not acknowledged is delivered to whoever connects as this client next.
+
+        What is acknowledged is durable when this returns, unless no server says so within three seconds.
+        """
         await self._send_acknowledgements()
         if self._running:
+            await self._settle(self._running)
             self._running.cancel()
             with suppress(asyncio.CancelledError):
                 await self._running
             self._running = None
+
+    async def _settle(self, running: asyncio.Task[None]) -> None:
+        """Returns when all that was acknowledged is settled, or it was waited for long enough."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while not running.done() and any(one.acknowledged for one in self._seen.values()):
+                    self._progress.clear()
+                    await self._progress.wait()
 
     @property
     def online(self) -> bool:
@@ -303,6 +321,7 @@ class Client:
             elif "settled" in message:
                 for position in message["settled"]:
                     self._seen.pop(position, None)
+                self._progress.set()
             elif "ping" in message:
                 await self._send({"pong": message["ping"]})
             elif "hello" in message:

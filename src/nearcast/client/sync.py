@@ -132,7 +132,7 @@ class SyncClient:
         self._background.call(self._client.move_to(url))
 
     def close(self) -> None:
-        """Ends the connection; what is not acknowledged is delivered to whoever connects as this client next."""
+        """As `Client.close`: what is acknowledged is durable then, unless no server says so within three seconds."""
         self._background.close(self._client.close())
 
     def __enter__(self) -> SyncClient:
