@@ -17,8 +17,9 @@ def command() -> None:
     """Handle a system's journal.
 
     copy FROM TO copies a journal into another: a data folder, a file, or nats://host:4222/NAME each. Every row keeps
-    its position, so deciding goes on where it was; snapshots are made anew. The system has to be stopped. A copy that
-    was cut off goes on where it was, a target that has anything else is refused.
+    its position, so deciding goes on where it was. Of a journal that has let go of its oldest rows what it keeps is
+    copied, with the snapshot in it that stands for the rest; snapshots on the disk are made anew. The system has to be
+    stopped. A copy that was cut off goes on where it was, a target that has anything else is refused.
     """
 
 

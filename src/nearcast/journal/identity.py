@@ -19,6 +19,13 @@ def keep_identity(journal: Journal) -> None:
         journal.notes.write(NOTE, _first_event(journal))
 
 
+def copy_identity(source: Journal, target: Journal) -> None:
+    """Makes a copy whose first event is gone the same journal, so that its archive is the copy's too."""
+    noted = source.notes.read(NOTE)
+    if noted is not None:
+        target.notes.write(NOTE, noted)
+
+
 def _first_event(journal: Journal) -> str:
     rows = journal.read("events", 0, 1).select(["id", "source", "accepted"]).to_pylist()
     return " ".join(str(value) for row in rows for value in row.values())

@@ -1,6 +1,7 @@
 """A journal copied into another, of whichever kind: every row at its position, and what entry nodes keep.
 
-A copy that was cut off goes on where it was. A target that has anything else is refused.
+Where the source has let go of its oldest rows the target's logs begin where the source's do, with the snapshot that
+stands for what went. A copy that was cut off goes on where it was. A target that has anything else is refused.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from nearcast.errors import Fault, JournalError
-from nearcast.journal.rows import keys_of, positions_of
+from nearcast.journal.identity import copy_identity
+from nearcast.journal.rows import keys_of, positions_of, schema_of
 from nearcast.journal.seam import Journal
+from nearcast.journal.snapshot_log import LOG as SNAPSHOT_LOG
 from nearcast.model.columns import LOGS, to_table
 from nearcast.model.event import MAIN
 
@@ -32,17 +35,17 @@ class CopiedLog:
 def copy_journal(source: Journal, target: Journal, advance: Callable[[int], None]) -> list[CopiedLog]:
     """Copies what the target has not yet, log after log; `advance` hears of rows. Nobody else may write to either.
 
-    Raises `JournalError` where the target has something that the source has not, or the log of events does not begin
-    at its first position any more.
+    Raises `JournalError` where the target has something that the source has not, or ends before what the source still
+    has of events.
     """
-    if source.trimmed("events"):
-        raise _refused(source, "the log of events from its beginning", "one of which the oldest are gone")
     for log in LOGS:
         _check_begun(source, target, log)
-    # Events first: nothing is decided of those that are not there.
-    found = [_copied(source, target, log, advance) for log in LOGS]
+    # The snapshot first: without it nobody could make anything of events whose beginning is gone. Then events: nothing
+    # is decided of those that are not there.
+    found = {log: _copied(source, target, log, advance) for log in sorted(LOGS, key=lambda log: log != SNAPSHOT_LOG)}
     _copy_kept(source, target)
-    return found
+    copy_identity(source, target)
+    return [found[log] for log in LOGS]
 
 
 def _check_begun(source: Journal, target: Journal, log: str) -> None:
@@ -50,13 +53,19 @@ def _check_begun(source: Journal, target: Journal, log: str) -> None:
     end = target.end(log)
     if end > source.end(log):
         raise _refused(target, f"nothing yet, or the beginning of {source}", f"the log {log!r} up to position {end}")
-    for at in sorted({max(target.trimmed(log), source.trimmed(log)) + 1, end} - {0}) if end else ():
+    begins = max(target.trimmed(log), source.trimmed(log))
+    if log == "events" and 0 < end < source.trimmed(log):
+        raise _refused(target, f"nothing yet, or events up to position {begins:,}", f"those up to {end:,}")
+    for at in sorted({begins + 1, end}) if end > begins else ():
         if not source.read(log, at - 1, 1).equals(target.read(log, at - 1, 1)):
             raise _refused(target, f"nothing yet, or the beginning of {source}", f"other {log} at position {at}")
 
 
 def _copied(source: Journal, target: Journal, log: str, advance: Callable[[int], None]) -> CopiedLog:
-    count, end = 0, source.end(log)
+    count, end, gone = 0, source.end(log), source.trimmed(log)
+    if gone > target.end(log):
+        # No rows, and an end: what comes next has the positions behind it.
+        target.commit_range(log, schema_of(log).empty_table(), gone)
     after = target.end(log)
     while after < end:
         through = source.end_within_bytes(log, after, min(STRETCH, end - after))
@@ -67,6 +76,8 @@ def _copied(source: Journal, target: Journal, log: str, advance: Callable[[int],
             target.commit_range(log, rows, through)
         count, after = count + len(rows), through
         advance(len(rows))
+    if target.trimmed(log) < gone:
+        target.trim_through(log, gone)
     return CopiedLog(log, count, end)
 
 
