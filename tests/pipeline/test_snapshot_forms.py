@@ -125,7 +125,7 @@ KEPT: dict[str, tuple[object, str, str]] = {
         SituationStore(plan(ONTOLOGY, ())),
         "readings windows counts _by_rule",
         # The limits come with each batch, and what came to them is counted with it.
-        "conditions _seats _watched _holders _keys _plan _levels _horizons",
+        "conditions _seats _watched _holders _keys _plan _levels _horizons _counting _followed _hearing _held",
     ),
 }
 """Of what stages are made of: the attributes that documents have, and those that are made again."""

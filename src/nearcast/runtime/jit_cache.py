@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -67,15 +68,24 @@ def _stamp() -> str:
     """What compiled code depends on: its sources, the compiler, Python, the processor."""
     # Compiled code has numbers also from the modules beside it. The package may be read out of a zip archive, where
     # there are no paths.
-    rooms = sorted((one for one in files("nearcast").iterdir() if one.is_dir()), key=lambda one: one.name)
-    texts = (
-        [one.read_bytes() for one in sorted(room.iterdir(), key=lambda one: one.name) if one.name.endswith(".py")]
-        for room in rooms
-    )
+    rooms = (room for one in _in_order(files("nearcast")) if one.is_dir() for room in _rooms(one))
+    texts = ([one.read_bytes() for one in _in_order(room) if one.name.endswith(".py")] for room in rooms)
     compiled = (own for own in texts if any(mark in text for text in own for mark in MARKS))
     sources = b"".join(_compiled_of(text) for own in compiled for text in own)
     machine = f"{numba.__version__} {sys.version} {platform.machine()} {llvmlite.binding.get_host_cpu_name()}"
     return hashlib.sha256(sources + machine.encode()).hexdigest()[:24]
+
+
+def _rooms(room: Traversable) -> Iterator[Traversable]:
+    """A room, and those within it."""
+    yield room
+    for one in _in_order(room):
+        if one.is_dir():
+            yield from _rooms(one)
+
+
+def _in_order(room: Traversable) -> list[Traversable]:
+    return sorted(room.iterdir(), key=lambda one: one.name)
 
 
 def _compiled_of(source: bytes) -> bytes:

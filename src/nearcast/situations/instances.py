@@ -68,8 +68,13 @@ class SituationScene(SituationWorld, Protocol):
     def put_reading(self, reading: ContextReading) -> bool:
         """Takes a reading in; False only where neither a situation is concerned nor a rule completed."""
 
-    def put_readings(self, readings: Sequence[ContextReading]) -> Sequence[ContextReading]:
-        """Takes in the readings of one event; those of which anything may come."""
+    def put_readings(self, readings: Sequence[ContextReading], now: int) -> Sequence[ContextReading]:
+        """Takes in the readings of one event, at a moment; those of which anything may come."""
+
+    def unsettled(self, now: int) -> Iterable[SituationInstance]:
+        """The situations that end at a moment, or sooner than was thought, by what was put or forgotten last, and that
+        `concerned` leaves out: those of which nothing but the number of entities matters.
+        """
 
     def rezone(self, areas: NamedAreas) -> None:
         """Lets readings be in the zones that their places are in by now."""
@@ -110,10 +115,10 @@ class SituationScene(SituationWorld, Protocol):
         """Whether there is any situation."""
 
     def concerned(
-        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre, now: int
+        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre
     ) -> Iterable[SituationInstance]:
-        """At least the situations that readings or situations of these classes at a centre may change at a moment, and
-        those that looked at one of these keys.
+        """At least the situations that readings or situations of these classes at a centre may change, and those that
+        looked at one of these keys; but for those that are `unsettled`.
         """
 
     def completed(self, reading: ContextReading, now: int) -> Iterable[PlannedRule]:

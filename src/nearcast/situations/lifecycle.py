@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
+from itertools import chain
 
 from nearcast.model.geometry_budget import READ_TOGETHER, EventGeometryWork
 from nearcast.model.situation import Phase
@@ -154,8 +155,9 @@ class SituationEngine:
         centre = readings[0].centre
         left = scene.left_by(centre.entity) if counted else ()
         # All of them are there before any is looked at.
-        telling = scene.put_readings(readings)
-        if not telling:
+        telling = scene.put_readings(readings, self.now)
+        unsettled = scene.unsettled(self.now) if counted else ()
+        if not telling and not unsettled:
             return ()
         self._begin(cause)
         pending: Pending = {}
@@ -163,6 +165,7 @@ class SituationEngine:
             if seat != centre:
                 self._look_again(telling, seat, pending, carrying=False)
         self._look_again(telling, centre, pending)
+        self._look_at(unsettled, centre, pending)
         for reading in telling:
             for rule in self.scene.completed(reading, self.now):
                 # A late reading may be too old by now: with it nothing begins.
@@ -175,7 +178,16 @@ class SituationEngine:
     ) -> None:
         """Lets the situations be looked at that readings at a centre may change, or carry on there."""
         names, keys = [one.name for one in readings], [one.key for one in readings]
-        for instance in self.scene.concerned(names, keys, centre, self.now):
+        self._look_at(self.scene.concerned(names, keys, centre), centre, pending, carrying)
+
+    def _look_at(
+        self,
+        instances: Iterable[SituationInstance],
+        centre: SituationCentre,
+        pending: Pending,
+        carrying: bool = True,
+    ) -> None:
+        for instance in instances:
             rule = self._rule(instance)
             work = self._work(pending, rule)
             work.instances[instance] = None
@@ -185,10 +197,11 @@ class SituationEngine:
     def forget(self, entities: Collection[str]) -> None:
         """Drops the readings of some entities. Situations that counted them are looked at with the next event."""
         self.scene.conditions.forget(entities)
-        for report in self.scene.forget(entities):
-            for instance in self.scene.concerned([report.name], [], report.centre, self.now):
-                instance.lapses = min(instance.lapses, self.now)
-                self._await(instance)
+        reports = self.scene.forget(entities)
+        concerned = [self.scene.concerned([one.name], [], one.centre) for one in reports]
+        for instance in chain(self.scene.unsettled(self.now), *concerned):
+            instance.lapses = min(instance.lapses, self.now)
+            self._await(instance)
 
     def replan(self, plan: RulePlan, cause: int, areas: NamedAreas | None = None) -> Iterator[SituationChanged]:
         """Other rules, perhaps other zones: the situations of those that are gone, or are others now, end; all others
@@ -441,7 +454,7 @@ class SituationEngine:
             return
         orders = {one.order for one in above}
         for seat in seats:
-            for instance in self.scene.concerned([lower.concludes], [(lower.id, lower.concludes)], seat, self.now):
+            for instance in self.scene.concerned([lower.concludes], [(lower.id, lower.concludes)], seat):
                 found = self._rule(instance)
                 if found.order in orders:
                     self._work(pending, found).instances[instance] = None

@@ -427,10 +427,11 @@ def _ends_by_counts(node: ConditionNode) -> bool:
     top = node.parts if isinstance(node, ConditionBranch) and node.every else (node,)
     counted = [one for one in top if isinstance(one, ConditionLeaf) and one.counted is not None]
     others = [leaf for one in top if one not in counted for leaf in leaves(one)]
-    return all(_asks_for_more(one) for one in counted) and not any(one.counted or one.situation for one in others)
+    return all(asks_for_more(one) for one in counted) and not any(one.counted or one.situation for one in others)
 
 
-def _asks_for_more(leaf: ConditionLeaf) -> bool:
+def asks_for_more(leaf: ConditionLeaf) -> bool:
+    """Whether a condition holds where at least so many count, and only there."""
     return not leaf.negated and leaf.atom.operator in (Operator.GT, Operator.GE)
 
 

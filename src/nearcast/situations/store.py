@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
 
 from nearcast.geo.dynamic_index import cell_of, cells_around, level_of
-from nearcast.situations.counts.counted_reports import FollowedDisc, IndexedEntityCounts
+from nearcast.situations.counts.count_triggers import CountTriggers
+from nearcast.situations.counts.counted_reports import Follower, IndexedEntityCounts
 from nearcast.situations.counts.entity_counts import FOR_EVER, CountedArea, EntityCount
 from nearcast.situations.evaluation import counted_area
 from nearcast.situations.geometries.condition_work import ConditionLimits
@@ -17,7 +18,7 @@ from nearcast.situations.instances import SituationInstance
 from nearcast.situations.reading_store import IndexedReadingStore
 from nearcast.situations.readings import ContextReading, NamedAreas, SituationCentre, is_near, separation
 from nearcast.situations.rule_plan import PlannedRule, RulePlan, leaves, spans_of
-from nearcast.situations.trigger_index import TriggerIndex
+from nearcast.situations.trigger_index import TriggerCondition, TriggerIndex
 from nearcast.situations.zone_areas import layer_prefix, zone_name
 from nearcast.state.windows import IndexedReadingWindows
 
@@ -31,15 +32,14 @@ Key = Hashable
 @dataclass(slots=True, eq=False)
 class _Kept:
     """By what a situation is found, as long as its centre, what it looked at and whether it is ending are `so`. Where
-    it counts, and what is followed of that: at so many `changes` there were enough.
+    it counts, and who follows that there are enough: then no report of an entity need look at it.
     """
 
     so: tuple[SituationCentre, frozenset[tuple[str, str]], bool]
     seats: Sequence[Key]
     watched: Sequence[Key]
     counted: Sequence[tuple[EntityCount, CountedArea]]
-    discs: Sequence[FollowedDisc]
-    enough_at: int = -1
+    followers: Sequence[Follower]
 
 
 K = TypeVar("K", bound=Hashable)
@@ -61,6 +61,10 @@ class SituationStore:
         self._watched: dict[Key, dict[SituationInstance, None]] = defaultdict(dict)
         self._holders: dict[tuple[str, str], dict[SituationInstance, None]] = defaultdict(dict)
         self._keys: dict[SituationInstance, _Kept] = {}
+        self._followed: dict[Follower, SituationInstance] = {}
+        # How many situations have to hear of each report that counts as something.
+        self._hearing: Counter[str] = Counter()
+        self._held: dict[str, list[TriggerCondition]] = {}
         self.plan = plan
 
     @property
@@ -70,6 +74,10 @@ class SituationStore:
 
     @plan.setter
     def plan(self, plan: RulePlan) -> None:
+        # Under other sizes of cells situations are found by other keys.
+        running = [one for found in self._by_rule.values() for one in found]
+        for instance in running:
+            self.drop_situation(instance)
         self._plan = plan
         asked = list(asked_for(plan))
         levels: dict[str, set[int]] = defaultdict(set)
@@ -78,30 +86,58 @@ class SituationStore:
                 levels[sub].add(level_of(rule.reach[name]))
         areas = frozenset(rule.area for rule, _ in asked if rule.area is not None) | plan.zones
         counted = {leaf.counted.name for rule in all_rules(plan) for leaf in leaves(rule.tree) if leaf.counted}
-        self.counts.prepare({name: levels.pop(name) for name in sorted(counted)}, areas)
-        self.readings.prepare(levels, areas, TriggerIndex(plan))
+        completing = TriggerIndex(plan)
+        self._counting = CountTriggers(completing, sorted(counted))
+        self.counts.prepare({name: levels.pop(name) for name in sorted(counted)}, areas, self._counting.looks)
+        self.readings.prepare(levels, areas, completing)
         self.windows.prepare(spans_of(all_rules(plan), plan.served))
         self._levels = sorted({level_of(metres) for rule, name in asked for metres in (rule.widest, rule.reach[name])})
         self._horizons = sorted({level_of(rule.horizon) for rule in plan.rules})
-        # Under other sizes of cells situations are found by other keys.
-        for instance in [one for found in self._by_rule.values() for one in found]:
-            self.drop_situation(instance)
+        for instance in running:
             self.add_situation(instance, plan.by_id[instance.rule])
 
     def put_reading(self, reading: ContextReading) -> bool:
         """Takes a reading in; whether anything may come of it."""
         if reading.name in self.counts.names:
-            return bool(self.counts.put_reports([reading]))
+            return bool(self.counts.put_reports([reading], reading.moment))
         # A situation that nothing but what it rests on can change rests on what makes conditions hold.
         return self.readings.put_reading(reading) or bool(self._watched)
 
-    def put_readings(self, readings: Sequence[ContextReading]) -> Sequence[ContextReading]:
+    def put_readings(self, readings: Sequence[ContextReading], now: int) -> Sequence[ContextReading]:
         """Takes in the readings of one event; those of which anything may come."""
         counted = self.counts.names
         if not counted:
             return [one for one in readings if self.put_reading(one)]
         own = [one for one in readings if one.name not in counted and self.put_reading(one)]
-        return [*own, *self.counts.put_reports(one for one in readings if one.name in counted)]
+        changing = self.counts.put_reports([one for one in readings if one.name in counted], now)
+        self._held.clear()
+        for one in changing:
+            held = self._counting.held(one, self.counts, self._goes_on_there)
+            if held:
+                self._held[one.name] = held
+            if held or one.name in self._hearing:
+                own.append(one)
+        return own
+
+    def _goes_on_there(self, rule: PlannedRule) -> bool:
+        """Whether a rule has a situation, in the one place where it looks, that no report of one event ends."""
+        running = self._by_rule.get(rule.id)
+        if not running or not rule.only_counts or self.counts.shaken or self.counts.unplaced:
+            return False
+        return all(self._keys[one].followers for one in running)
+
+    def unsettled(self, now: int) -> Sequence[SituationInstance]:
+        """The situations for which too few may count since reports were put last: `concerned` leaves these out."""
+        counts = self.counts
+        if not counts.shaken and not counts.unplaced:
+            return ()
+        found = dict.fromkeys(self._followed[one] for one in counts.shaken)
+        for entity in counts.unplaced:
+            seated = self._seats.get(("entity", entity), ())
+            found |= dict.fromkeys(one for one in seated if self._keys[one].followers)
+        counts.shaken, counts.unplaced = [], set()
+        rules = self._plan.by_id
+        return [one for one in found if not self._goes_on(one, rules[one.rule], now)]
 
     def rezone(self, areas: NamedAreas) -> None:
         """Lets readings be in the zones that their places are in by now."""
@@ -120,7 +156,7 @@ class SituationStore:
 
     def left_by(self, entity: str) -> Collection[SituationCentre]:
         """Where an entity counts until its next report comes."""
-        return dict.fromkeys(one.centre for one in self.counts.counting(entity)) if self._keys else ()
+        return dict.fromkeys(one.centre for one in self.counts.counting(entity)) if self._hearing else ()
 
     def forget(self, entities: Collection[str]) -> Iterable[ContextReading]:
         """Drops the readings of some entities, but for those that a situation looked at; the reports of them by which
@@ -139,17 +175,10 @@ class SituationStore:
                 return
             self.drop_situation(instance)
         counted = [(one, counted_area(rule, instance.centre, one.name)) for one in rule.counts]
-        kept = self._keys[instance] = _Kept(
-            so,
-            list(self._seat_keys(instance, rule)),
-            list(self._watch_keys(instance, rule)),
-            counted,
-            [
-                self.counts.follow(one.name, area.metres, area.centre.place)
-                for one, area in counted
-                if area.area is None and area.centre.place is not None
-            ],
-        )
+        followers = list(self._follow(instance, rule, counted))
+        # Nothing else can end what rests on counts alone.
+        watched = () if followers and rule.only_counts else list(self._watch_keys(instance, rule))
+        kept = self._keys[instance] = _Kept(so, list(self._seat_keys(instance, rule)), watched, counted, followers)
         self._by_rule[rule.id][instance] = None
         for seat in kept.seats:
             self._seats[seat][instance] = None
@@ -157,6 +186,21 @@ class SituationStore:
             self._watched[place][instance] = None
         for key in instance.seen:
             self._holders[key][instance] = None
+        for follower in followers:
+            self._followed[follower] = instance
+        if not followers:
+            self._hearing.update(rule.touched & self.counts.names)
+
+    def _follow(
+        self, instance: SituationInstance, rule: PlannedRule, counted: Iterable[tuple[EntityCount, CountedArea]]
+    ) -> Iterator[Follower]:
+        """Follows that there are enough, where nothing else of reports of entities can end a situation."""
+        # Of those that compare geometries none is left out by what is counted: which looks there are rests on no index.
+        if not rule.ends_by_counts or rule.spatial or instance.ends is not None:
+            return
+        if all(area.area is not None or area.centre.place is not None for _, area in counted):
+            followers = (self.counts.follow(one.name, area) for one, area in counted)
+            yield from (one for one in followers if one is not None)
 
     def drop_situation(self, instance: SituationInstance) -> None:
         """Forgets a situation that ended."""
@@ -165,8 +209,14 @@ class SituationStore:
         _remove(self._seats, kept.seats, instance)
         _remove(self._watched, kept.watched, instance)
         _remove(self._holders, kept.so[1], instance)
-        for disc in kept.discs:
-            self.counts.unfollow(disc)
+        for follower in kept.followers:
+            self.counts.unfollow(follower)
+            del self._followed[follower]
+        if not kept.followers:
+            for name in self._plan.by_id[instance.rule].touched & self.counts.names:
+                self._hearing[name] -= 1
+                if not self._hearing[name]:
+                    del self._hearing[name]
 
     def _seat_keys(self, instance: SituationInstance, rule: PlannedRule) -> Iterator[Key]:
         """By what a situation is found that is around a centre."""
@@ -242,10 +292,10 @@ class SituationStore:
             yield from ((level, cell) for cell in cells_around(centre.place, level))
 
     def concerned(
-        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre, now: int
+        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre
     ) -> Iterable[SituationInstance]:
-        """At least the situations that readings or situations of these classes at a centre may change at a moment, and
-        those that looked at one of these keys.
+        """At least the situations that readings or situations of these classes at a centre may change, and those that
+        looked at one of these keys; but for those that are `unsettled`.
         """
         if not self._keys:
             return ()
@@ -256,31 +306,20 @@ class SituationStore:
         for place in self._places(centre):
             if place in self._watched:
                 around.update(self._watched[place])
-        rules = self._plan.by_id
-        found = [one for one in around if self._is_touched(one, names, keys, centre)]
-        if self.counts.names and all(name in self.counts.names for name in names):
-            return [one for one in found if not self._goes_on(one, rules[one.rule], now)]
-        return found
+        return [one for one in around if self._is_touched(one, names, keys, centre)]
 
     def _goes_on(self, instance: SituationInstance, rule: PlannedRule, now: int) -> bool:
         """Whether enough count for a situation that reports of entities can end in no other way, for as long as was
         thought, or longer.
         """
-        # Of those that compare geometries none is left out by what is counted: which looks there are rests on no index.
-        if not rule.ends_by_counts or rule.spatial or instance.ends is not None:
-            return False
-        kept = self._keys[instance]
-        # In named places it is told by the tally alone.
-        changes = sum(disc.changes for disc in kept.discs) if len(kept.discs) == len(kept.counted) else -1
-        if changes >= 0 and changes == kept.enough_at:
-            return True
-        lapses = FOR_EVER
-        for count, area in kept.counted:
-            tally = self.counts.tally(count, area, now)
+        kept, lapses = self._keys[instance], FOR_EVER
+        tallies = [self.counts.tally(count, area, now) for count, area in kept.counted]
+        for (count, _), tally in zip(kept.counted, tallies, strict=True):
             if tally.counted < count.enough or tally.lapses < instance.lapses:
                 return False
             lapses = min(lapses, tally.lapses)
-        kept.enough_at = changes
+        for (count, area), follower, tally in zip(kept.counted, kept.followers, tallies, strict=True):
+            self.counts.promise(follower, count, area, tally)
         if rule.only_counts and instance.begun:
             instance.lapses = lapses
         return True
@@ -293,7 +332,9 @@ class SituationStore:
         centre: SituationCentre,
     ) -> bool:
         rule = self._plan.by_id[instance.rule]
-        if rule.touched.isdisjoint(names):
+        touched = rule.touched.intersection(names)
+        # Of what is followed `unsettled` tells.
+        if not touched or (self._keys[instance].followers and touched <= self.counts.names):
             return False
         return not rule.spatial or is_concerned(instance, rule, keys, centre, self._plan)
 
@@ -309,8 +350,7 @@ class SituationStore:
     def completed(self, reading: ContextReading, now: int) -> Iterable[PlannedRule]:
         """The rules that a reading that was put may complete at a moment."""
         if reading.name in self.counts.names:
-            completing = self.readings.completing
-            return completing.rules(reading, completing.held(reading.name, reading.value), now)
+            return self.readings.completing.rules(reading, self._held.get(reading.name, ()), now)
         return self.readings.completed(reading, now)
 
 

@@ -134,9 +134,13 @@ class PlainScene:
         self.readings.put_reading(reading)
         return True
 
-    def put_readings(self, readings: Sequence[ContextReading]) -> Sequence[ContextReading]:
+    def put_readings(self, readings: Sequence[ContextReading], now: int) -> Sequence[ContextReading]:
         """Takes in the readings of one event; those of which anything may come."""
         return [one for one in readings if self.put_reading(one)]
+
+    def unsettled(self, now: int) -> Iterable[SituationInstance]:
+        """None: `concerned` has them all."""
+        return ()
 
     def _leaves(self) -> Iterable[ConditionLeaf]:
         return (leaf for rule in all_rules(self.plan) for leaf in leaves(rule.tree))
@@ -196,7 +200,7 @@ class PlainScene:
         return [one for one in found if is_around(one, named[one.rule], centre, rule, metres)]
 
     def concerned(
-        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre, now: int
+        self, names: Collection[str], keys: Sequence[tuple[str, str]], centre: SituationCentre
     ) -> Iterable[SituationInstance]:
         """Every situation that is; of rules that compare geometries, for which each look takes work, those that may
         change.
