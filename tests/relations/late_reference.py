@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from nearcast.model.changes import Change, ClientChange, ClientRemoval, ClockTick, RelationChange, RelationRemoval
 from nearcast.model.event import Event
+from nearcast.model.limits import Limits
 from nearcast.relations.reports import micros_of
 from nearcast.relations.transition_events import Transition
 from nearcast.state.derived import Cause
@@ -27,6 +28,8 @@ class LateReference:
         self._plain, self._sequence, self._clock = plain_relations(), 0, NEVER
         self._newest: dict[str, Event] = {}
         self._waiting: list[Event] = []
+        self._gone: set[str] = set()
+        self._passed = NEVER
         self.told: list[Event] = []
 
     def report(self, event: Event) -> None:
@@ -40,6 +43,19 @@ class LateReference:
         if self._channel(event) in self._names:
             self._waiting.append(event)
             self._release(Cause(event.position, event.moment, event.accepted))
+
+    def limit(self, limits: Limits) -> None:
+        """Goes on within limits."""
+        self._plain.limits = limits
+
+    def forget(self, names: Collection[str]) -> None:
+        """Forgets entities; what ends by that is told with what counts next, or with the time that passes."""
+        self._newest = {name: one for name, one in self._newest.items() if name not in names}
+        self._gone |= set(names) if len(self._plain) else set()
+
+    def _forgotten(self) -> list[Transition]:
+        gone, self._gone = sorted(self._gone), set()
+        return self._plain.forget(gone) if gone else []
 
     def tick(self, tick: ClockTick, cause: Cause) -> None:
         """Time passes though nothing comes."""
@@ -58,15 +74,20 @@ class LateReference:
 
     def _release(self, cause: Cause) -> None:
         """What waited long enough counts, each at its own moment, and then time passes."""
-        due = [one for one in self._waiting if micros_of(one.moment) + self._late <= self._clock]
-        for event in sorted(due, key=lambda one: (micros_of(one.moment), one.position)):
-            own = Cause(cause.position, event.moment, cause.accepted)
+        due = sum(micros_of(one.moment) + self._late <= self._clock for one in self._waiting)
+        # Beyond the limit the earliest count early.
+        due = max(due, len(self._waiting) - self._plain.limits.waiting_reports)
+        for event in sorted(self._waiting, key=lambda one: (micros_of(one.moment), one.position))[:due]:
+            own, ended = Cause(cause.position, event.moment, cause.accepted), self._forgotten()
             self._leave_windows(micros_of(event.moment), own)
-            self._tell(self._plain.report(event), own)
+            self._tell([*ended, *self._plain.report(event)], own)
             self._waiting.remove(event)
         if self._clock != NEVER:
-            self._leave_windows(self._clock - self._late, cause)
-            self._tell(self._plain.pass_time(self._clock - self._late), cause)
+            passing = self._clock - self._late
+            ended = self._forgotten() if passing > self._passed else []
+            self._passed = max(self._passed, passing)
+            self._leave_windows(passing, cause)
+            self._tell([*ended, *self._plain.pass_time(passing)], cause)
 
     def _begin(self) -> None:
         """Begins with the newest report of each entity, as if nothing had been before."""
@@ -78,6 +99,7 @@ class LateReference:
         heard = [one for one in self._newest.values() if self._channel(one) in self._names]
         self._plain.begin(heard)
         self._plain.set_clocks({}, self._clock)
+        self._passed = self._clock
 
     def _leave_windows(self, now: int, cause: Cause) -> None:
         """Readings leave windows until the clock comes to `now`."""
@@ -101,7 +123,7 @@ class LateReference:
                     self._begin()
                 found = plain.end(relation.id)
                 self._sequence += 1
-                found += plain.define(relation, self._sequence, plain.as_of(cause))
+                found += plain.define(relation, self._sequence, plain.as_of(cause), self._gone)
             case RelationRemoval(id):
                 found = plain.end(id)
             case ClientChange() | ClientRemoval():
@@ -109,3 +131,5 @@ class LateReference:
         self._tell(found, plain.as_of(cause))
         if not len(plain):
             self._waiting.clear()
+            self._gone.clear()
+            self._passed = NEVER

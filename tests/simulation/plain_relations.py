@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from nearcast.model.changes import Change, ClockTick, RelationChange, RelationRemoval
 from nearcast.model.columns import EVENTS, to_events
 from nearcast.model.event import Event
+from nearcast.model.limits import Limits
 from nearcast.relations.lanes.scopes import Lane, lane_of
 from nearcast.state.derived import Cause, StageInput
 from nearcast.state.stream_clocks import StreamClocks
@@ -17,7 +18,15 @@ from tests.relations.late_reference import LateReference
 PROMPT: Lane = (None, 0, ())
 """Stands for all relations without lateness, whatever their scopes."""
 
-Step = tuple[Event | Change, Cause]
+
+@dataclass(frozen=True)
+class Forgotten:
+    """Entities of which nothing is kept any more, from behind an event on."""
+
+    names: frozenset[str]
+
+
+Step = tuple[Event | Change | Forgotten, Cause]
 
 
 class PlainRelations:
@@ -32,10 +41,22 @@ class PlainRelations:
         self._late: dict[Lane, LateReference] = {}
         self._where: dict[str, Lane] = {}
         self._past: list[Step] = []
+        self._limits = Limits()
+
+    def forget(self, names: Collection[str], cause: Cause) -> None:
+        """Forgets entities; what ends by that is told with the next event."""
+        self._prompt.forget(names)
+        step = Forgotten(frozenset(names)), cause
+        self._past.append(step)
+        for late in self._late.values():
+            _told(late, step)
 
     def derive(self, given: StageInput) -> list[Event]:
         """What an event causes, or the changes that a control event makes; in the order in which it is told."""
         told: list[Event] = []
+        self._limits = given.registry.settings.limits
+        for late in self._late.values():
+            late.limit(self._limits)
         for event in (one for one in to_events(given.events) if not one.part):
             step = event, Cause(event.position, event.moment, event.accepted)
             told += self._by_all(step, self._prompt.derive(replace(given, changes=())))
@@ -74,6 +95,7 @@ class PlainRelations:
             return self._prompt.derive(replace(given, changes=changes, events=EVENTS.empty_table()))
         if lane not in self._late:
             late = self._late[lane] = LateReference(lane[1] / 1e6, lane[2], self._own)
+            late.limit(self._limits)
             for past in self._past:
                 _told(late, past)
         return _told(self._late[lane], step)
@@ -84,6 +106,8 @@ def _told(late: LateReference, step: Step) -> list[Event]:
     before = len(late.told)
     if isinstance(what, Event):
         late.report(what)
+    elif isinstance(what, Forgotten):
+        late.forget(what.names)
     elif isinstance(what, ClockTick):
         late.tick(what, cause)
     else:

@@ -64,6 +64,10 @@ def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
                 system.start_archive()
         if chance.random() < 0.4:
             world.decide_at_once(definitions, clients, chance)
+        limiting = random.Random(f"limits {seed}")
+        if limiting.random() < 0.4:
+            definitions["limits"] = world.limits(limiting)
+            system.note(f"within the limits {definitions['limits']}")
         system.deciding = chance.choice((0.0, 0.05, 1.0))
         system.define(definitions)
         system.start_pipeline("pipeline")

@@ -57,6 +57,28 @@ def decide_at_once(definitions: Document, clients: list[str], chance: random.Ran
             definitions["subscriptions"].append({"id": f"grown {id}", "client": id, "filter": filter})
 
 
+LIMITS: Document = {
+    "entities": (6, 15, 40),
+    "entity_age": ("5 s", "20 s"),
+    "entity_bytes": (500,),
+    "entities_bytes": (4_000, 12_000),
+    "relation_partners": (1, 2),
+    "relation_pairs": (1, 3, 10),
+    "relation_looks": (1, 3),
+    "relation_begins": (1,),
+    "relation_burst": (1, 4),
+    "zones_at_once": (1,),
+    "waiting_reports": (1, 3),
+}
+"""Limits, with values so small that they are met."""
+
+
+def limits(chance: random.Random) -> Document:
+    """Some limits that are met, so that something is forgotten, or is not begun."""
+    names = chance.sample([*LIMITS], chance.randint(1, 4))
+    return {name: chance.choice(LIMITS[name]) for name in names}
+
+
 def relation(number: int, chance: random.Random) -> Document:
     """A relation in one of the forms that there are of its number: of any two, of two that are named, of gatherings."""
     sides = chance.choice((UNITS, MOVING))

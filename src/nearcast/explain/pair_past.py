@@ -26,12 +26,12 @@ from nearcast.model.relation import Matching, Pair, Relation
 from nearcast.model.subscription import Channel
 from nearcast.relations.lanes.scopes import Lane, lane_of
 from nearcast.relations.plain import EventwiseRelations, cause_at
-from nearcast.relations.plain_pairs import LatestReport, is_older
+from nearcast.relations.plain_pairs import LatestReport
 from nearcast.relations.reports import moment_of
 from nearcast.relations.sides import sees_derived, sides_of
 from nearcast.relations.transition_events import Transition
 from nearcast.state.derived import Cause
-from nearcast.state.lateness import NEVER
+from nearcast.state.lateness import NEVER, is_older
 from nearcast.state.stream_clocks import SHARED_NAME, StreamClocks
 
 TOLD = 5

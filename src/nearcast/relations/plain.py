@@ -31,7 +31,6 @@ from nearcast.relations.plain_pairs import (
     OwnClocks,
     PlainRelation,
     RelationView,
-    is_older,
 )
 from nearcast.relations.predicate import (
     SideAggregate,
@@ -46,7 +45,7 @@ from nearcast.relations.transitions import (
     HoldState,
 )
 from nearcast.state.derived import Cause
-from nearcast.state.lateness import FOREVER, NEVER
+from nearcast.state.lateness import FOREVER, NEVER, is_older
 from nearcast.state.stream_clocks import SHARED_NAME
 from nearcast.state.timeline import Excess
 from nearcast.state.windows import AggregateFinding, IndexedReadingWindows, KeptReading, ReadingWindows
@@ -100,12 +99,15 @@ class EventwiseRelations:
         """A definition as a cause: it is of the clock, where that is earlier."""
         return cause_at(cause, self.now)
 
-    def define(self, relation: Relation, sequence: int, cause: Cause) -> list[Transition]:
-        """Adds a relation; what it tells of the present."""
+    def define(self, relation: Relation, sequence: int, cause: Cause, gone: Collection[str] = ()) -> list[Transition]:
+        """Adds a relation; what it tells of the present, in which those who are `gone`, to be forgotten with the next
+        event, are no more.
+        """
         self._states[relation.id] = state = PlainRelation(relation, sequence, cause.position)
         self._ask_over_time()
         self.decide_sides()
-        return list(state.all(self._comparing([state]), cause))
+        present = {name: one for name, one in self.known.items() if name not in gone}
+        return list(state.all(replace(self._comparing([state]), known=present), cause))
 
     def states(self) -> Iterator[tuple[Relation, int, Mapping[tuple[str, str], HoldState], int | None]]:
         """Each relation, the order of its definition, what holds in it, and its room for beginnings."""
@@ -139,14 +141,8 @@ class EventwiseRelations:
 
     def forget(self, names: Collection[str]) -> list[Transition]:
         """Forgets entities as if they had fallen silent; what that ends."""
-        world = self._world()
-        told = [
-            one
-            for state in self._states.values()
-            for pair in list(state.holding)
-            if not set(names).isdisjoint(pair)
-            for one in state.silent(pair, world)
-        ]
+        world = replace(self._world(), gone=frozenset(names))
+        told = [one for state in self._states.values() for one in state.forgotten(world)]
         for name in names:
             self.known.pop(name, None)
         self.sides.forget(names)

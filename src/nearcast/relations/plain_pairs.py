@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from zlib import crc32
@@ -94,12 +94,6 @@ class LatestReport:
         return Participant(self.event.entity, self.event.place)
 
 
-def is_older(event: Event, other: Event) -> bool:
-    """Whether an event is of an earlier moment than another: late, where that is the newest of its entity."""
-    own, known = event.moment, other.moment
-    return own is not None and known is not None and own < known
-
-
 @dataclass(frozen=True, slots=True)
 class RelationView:
     """What is known at one moment."""
@@ -115,6 +109,8 @@ class RelationView:
     sides: SideMembers = field(default_factory=lambda: SideMembers())
     truths: dict[tuple[str, str, str], Truths] = field(default_factory=dict)
     """Of predicates that compare geometries what was found: by the relation, and the entities of both sides."""
+    gone: Collection[str] = ()
+    """Entities that are being forgotten: they are around nobody any more."""
 
     def is_of(self, side: Side | Crowd, event: Event, alone: bool = False) -> bool:
         """Whether an event is of a side; `alone`: of one that shares the work on geometries with no other."""
@@ -138,11 +134,6 @@ class RelationView:
     def slower(self, clocks: Iterable[str]) -> int:
         """How far the slower one of some clocks has come."""
         return min((self.own.get(name, self.now) for name in clocks), default=self.now) if self.own else self.now
-
-
-def _other(pair: tuple[str, str], entity: str) -> str:
-    """The entity of a pair that this one is not."""
-    return pair[1] if pair[0] == entity else pair[0]
 
 
 @dataclass(slots=True)
@@ -232,7 +223,7 @@ class PlainRelation:
     def _admitted(self, begins: Sequence[tuple[str, str]], entity: str, limits: Limits) -> list[tuple[str, str]]:
         """Of the pairs that a report of an entity would begin those that do: see `admission`."""
         partners = Counter(name for pair in self.holding for name in pair)
-        free = [pair for pair in sorted(begins) if partners[_other(pair, entity)] < limits.relation_partners]
+        free = [pair for pair in sorted(begins) if partners[pair[pair[0] == entity]] < limits.relation_partners]
         left = max(0, limits.relation_partners - partners[entity] - len(free))
         rest = [pair for pair in sorted(begins) if pair not in free][:left]
         found = [*free, *rest][: max(0, limits.relation_pairs - len(self.holding))]
@@ -423,7 +414,7 @@ class PlainRelation:
         found = []
         for entity in sorted(world.known):
             other = world.known[entity]
-            if entity == member or not self._is_member(about.among, entity, world):
+            if entity == member or entity in world.gone or not self._is_member(about.among, entity, world):
                 continue
             metres = distance(centre, other.event.place) if centre and other.event.place else None
             if metres is not None and metres <= about.within + margin:
@@ -466,10 +457,17 @@ class PlainRelation:
         others = (self._deadline(other) for _, other in self._near(pair[0], early, self.relation.margin))
         return gathered_until(own, others, about.count)
 
-    def silent(self, pair: tuple[str, str], world: RelationView) -> Iterator[Transition]:
-        """The end of something that holds, as one of it is not heard any more."""
-        for told in self._evaluated(pair, FALLS_SILENT, world, None):
-            yield replace(told, phase=EXPIRED)
+    def forgotten(self, world: RelationView) -> Iterator[Transition]:
+        """The ends of what holds with those who are gone, and of gatherings for which too few are left."""
+        about, before = self.relation.about, replace(world, gone=())
+        for pair in list(self.holding):
+            ends = not set(world.gone).isdisjoint(pair)
+            if isinstance(about, Gathering) and not ends:
+                near, left = (len(self._near(pair[0], one, self.relation.margin)) for one in (before, world))
+                ends = left < min(near, about.count - 1)
+            if ends:
+                for told in self._evaluated(pair, FALLS_SILENT, world, None):
+                    yield replace(told, phase=EXPIRED)
 
     def removed(self, world: RelationView) -> list[Transition]:
         """The ends of everything that holds."""

@@ -254,16 +254,17 @@ class RelationStage:
 
     def _pass(self, tick: ClockTick, cause: Cause, node: str | None) -> Iterator[pa.Table]:
         """What is due by a tick."""
+        # Who is forgotten goes before time passes: what falls silent by that does so at its own time.
+        told = self._forgotten() if self._relations else _Told()
         if self._relations and self._windows.attributes:
-            # Who is forgotten goes before time passes, which it does from one change of a window to the next.
-            told, before = self._forgotten(), self._clocks.copy()
+            before = self._clocks.copy()
             self._clocks.follow_tick(tick)
             rows = passing_rows(self._windows, CausingEvents.alone(cause), before, self._clocks)
             yield from self._evaluated(rows, told, node)
             return
         self._clocks.follow_tick(tick)
         if self._relations:
-            told, found = self._forgotten(), self._transitions(ReportTable.passing(self._known, self._clocks))
+            found = self._transitions(ReportTable.passing(self._known, self._clocks))
             if len(self._plain):
                 found.join(self._plain.pass_time(self._clocks.slowest()))
             found = _Told([*told.pairs, *found.pairs], [*told.others, *found.others])
@@ -364,7 +365,7 @@ class RelationStage:
             return self._pairing.define(relation, self._sequence, newest, self._clocks, cause)
         if not len(self._plain):
             self._begin_plain(newest())
-        return self._plain.define(relation, self._sequence, cause)
+        return self._plain.define(relation, self._sequence, cause, self._gone)
 
     def _begin_plain(self, newest: pa.Table) -> None:
         heard = self._known.columns["heard"]

@@ -16,12 +16,19 @@ import pyarrow.compute as pc
 
 from nearcast.model.arrays import Flags, Integers
 from nearcast.model.columns import any_derived, are_derived, of_last_table
+from nearcast.model.event import Event
 
 NEVER = np.iinfo(np.int64).min
 """Times are microseconds since 1970; this stands for one that is not known."""
 
 FOREVER = np.iinfo(np.int64).max
 """And this for one that never comes."""
+
+
+def is_older(event: Event, other: Event) -> bool:
+    """Whether an event is of an earlier moment than another: late, where that is the newest of its entity."""
+    own, known = event.moment, other.moment
+    return own is not None and known is not None and own < known
 
 
 @of_last_table

@@ -38,6 +38,7 @@ class Reference:
         self._own = tuple(own)
         self._scopes: dict[str | None, EventwiseRelations] = {None: self._beginning()}
         self._heard: list[Event] | None = None
+        self._gone: dict[str | None, set[str]] = {}
         self._sequence = 0
 
     def _beginning(self) -> EventwiseRelations:
@@ -62,6 +63,18 @@ class Reference:
                 told += self._change(Cause(position, moment, moment), step)
         return told
 
+    def forget(self, names: Collection[str]) -> None:
+        """Forgets entities; what ends by that is told with the next event."""
+        self._heard = [one for one in self._heard or () if one.entity not in names]
+        for scope, plain in self._scopes.items():
+            if len(plain):
+                self._gone.setdefault(scope, set()).update(names)
+
+    def _forgotten(self, scope: str | None) -> list[Transition]:
+        """What ends in a scope for it forgets what it is to forget."""
+        gone = sorted(self._gone.pop(scope, ()))
+        return self._scopes[scope].forget(gone) if gone else []
+
     def _ordered(self, first: str | None = None) -> list[str | None]:
         """All scopes, the global one before the others; in front of all the one that is named."""
         return sorted(self._scopes, key=lambda scope: (scope != first, scope is not None, scope or ""))
@@ -76,10 +89,10 @@ class Reference:
         return [one for scope in scopes if len(self._scopes[scope]) for one in self._told(scope, cause, event)]
 
     def _told(self, scope: str | None, cause: Cause, event: Event) -> list[Event]:
-        plain = self._scopes[scope]
+        plain, ended = self._scopes[scope], self._forgotten(scope)
         now, own = _brought(plain, event)
         told = left_windows(plain, now, cause, own=own)
-        return _at(scope, [*told, *plain.told(plain.report(event), cause, len(told) + 1)])
+        return _at(scope, [*told, *plain.told([*ended, *plain.report(event)], cause, len(told) + 1)])
 
     def _change(self, cause: Cause, change: Change) -> list[Event]:
         for plain in self._scopes.values():
@@ -98,6 +111,7 @@ class Reference:
                 }
             case ClockTick() as tick:
                 return [one for scope in self._ordered() for one in self._ticked(scope, tick, cause)]
+        self._gone = {scope: names for scope, names in self._gone.items() if len(self._scopes[scope])}
         # What ends where the relation was is told before it begins anew.
         return [
             event
@@ -109,8 +123,9 @@ class Reference:
     def _ticked(self, scope: str | None, tick: ClockTick, cause: Cause) -> list[Event]:
         plain, clock = self._scopes[scope], NEVER if tick.clock is None else micros_of(tick.clock)
         own = {name: micros_of(one) for name, one in tick.channels.items()}
+        ended = self._forgotten(scope)
         told = left_windows(plain, clock, cause, own=own)
-        return _at(scope, [*told, *plain.told(plain.pass_time(clock, own), cause, len(told) + 1)])
+        return _at(scope, [*told, *plain.told([*ended, *plain.pass_time(clock, own)], cause, len(told) + 1)])
 
     def _define(self, relation: Relation, cause: Cause, found: dict[str | None, list[Transition]]) -> None:
         plain = self._scopes.get(relation.node)
@@ -131,7 +146,9 @@ class Reference:
                 plain.set_clocks(dict.fromkeys(self._own, NEVER), NEVER)
             _begin(plain, _newest(heard))
         self._sequence += 1
-        found.setdefault(relation.node, []).extend(plain.define(relation, self._sequence, _as_of(plain, cause)))
+        found.setdefault(relation.node, []).extend(
+            plain.define(relation, self._sequence, _as_of(plain, cause), self._gone.get(relation.node, ()))
+        )
 
 
 def plain_relations() -> EventwiseRelations:

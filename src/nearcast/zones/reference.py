@@ -35,7 +35,7 @@ from nearcast.relations.transitions import (
     Lifecycle,
     deadline,
 )
-from nearcast.state.lateness import NEVER
+from nearcast.state.lateness import NEVER, is_older
 from nearcast.state.stream_clocks import SHARED_NAME
 from nearcast.zones.presence import lifecycle_of
 from nearcast.zones.zone_index import ZoneIndex
@@ -128,7 +128,7 @@ class PlainZones:
         moment, channel = micros_of(event.moment), event.channel or SHARED_NAME
         found = self.pass_time(NEVER, {channel: moment}) if channel in self.own else self.pass_time(moment)
         known = self.known.get(event.entity)
-        if known is not None and _is_older(event, known.event):
+        if known is not None and is_older(event, known.event):
             return found
         self.known[event.entity] = LatestReport(event, self._clock(event.channel) if moment == NEVER else moment)
         for layer in self.layers.values():
@@ -301,8 +301,3 @@ def _hold(layer: PlainLayer, entity: str, zone: str, state: HoldState | None) ->
         layer.clocks.pop((entity, zone), None)
     else:
         layer.held[entity, zone] = state
-
-
-def _is_older(event: Event, other: Event) -> bool:
-    own, known = event.moment, other.moment
-    return own is not None and known is not None and own < known
