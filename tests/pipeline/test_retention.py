@@ -22,13 +22,16 @@ from nearcast.model.changes import ClientChange, SettingsChange
 from nearcast.model.columns import DEAD_LETTERS, OUTCOMES, to_table
 from nearcast.model.event import Event
 from nearcast.model.limits import Retention, RetentionBound
+from nearcast.model.relation import RELATION_EVENT
 from nearcast.model.sequence import position_of
 from nearcast.model.subscription import Settings
 from nearcast.pipeline.follower import Follower
 from nearcast.pipeline.journal_retention import position_before
 from nearcast.runtime.passed_time import PassedTime
+from nearcast.server.admin.journal_views import ActiveDerivations
 from nearcast.server.sessions.outcomes import SettledMark, unsettled
 from nearcast.server.sessions.payloads import PayloadCache
+from nearcast.state.derived import Cause, derived_event
 from tests.journal.rows import deliveries
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -148,6 +151,39 @@ def test_a_start_knows_what_it_knew(system: System) -> None:
         again = Follower(system.journal, folder, system.journal.end("deliveries")).known
         assert (known.position, known.registry) == (again.position, again.registry)
         assert known.repository.newest().equals(again.repository.newest())
+
+
+def test_what_held_before_the_first_kept_event_is_known(system: System, tmp_path: Path) -> None:
+    """The journal's snapshot has what derived events told of it; who ended since is not there, who began is."""
+    asked = ActiveDerivations(system.journal, 100)
+
+    def tell(detect: str, name: str) -> None:
+        cause = Cause(system.journal.end("events"), None, None)
+        data = {"relation": "close", "detect": detect, "a": name, "b": "x"}
+        event = derived_event(RELATION_EVENT, "s", f"{detect} {name}", "x", data, cause, None, 1)
+        system.journal.commit_range("derived", to_table([event]), cause.position)
+
+    def names(one: ActiveDerivations) -> list[str]:
+        return [found.data["a"] for found in one.page(RELATION_EVENT, 0, 100)]
+
+    system.publish(20)
+    tell("enter", "early")
+    system.publish(20)
+    tell("enter", "passing")
+    assert ["early", "passing"] == names(asked)
+    for number in range(3):
+        system.publish(400)
+        tell("enter", f"late {number}")
+        system.settle(system.journal.end("events"))
+        system.look()
+    assert system.journal.trimmed("events") > 40
+    system.publish(20)
+    tell("exit", "passing")
+    told = ["early", "late 0", "late 1", "late 2"]
+    assert [told, told] == [names(asked), names(ActiveDerivations(system.journal, 100))]
+    # A start finds the snapshot whole with it.
+    again = Follower(system.journal, tmp_path / "lost", system.journal.end("deliveries")).known
+    assert system.follower.known.registry == again.registry
 
 
 def test_nothing_goes_that_no_snapshot_has(tmp_path: Path) -> None:

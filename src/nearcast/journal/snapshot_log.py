@@ -23,8 +23,11 @@ LOG = "snapshots"
 PART = 4 << 20
 """Bytes of a row."""
 
-REGISTRY, REPOSITORY, STATED = "registry.arrow", "repository.arrow", "stated.arrow"
-"""Files of it: definitions, the newest event of each entity, and what definition files said of clients."""
+REGISTRY, REPOSITORY = "registry.arrow", "repository.arrow"
+"""Files of it: definitions, and the newest event of each entity."""
+
+STATED, ACTIVE = "stated.arrow", "active.arrow"
+"""Files that only it has: what definition files said of clients, and what held, as derived events told it."""
 
 
 def base_position(journal: Journal) -> int:

@@ -14,7 +14,7 @@ import pyarrow.feather as feather
 
 from nearcast.errors import Fault, SetupError
 from nearcast.journal.seam import Journal
-from nearcast.journal.snapshot_log import REGISTRY, STATED, base_table, put_base, write_base
+from nearcast.journal.snapshot_log import ACTIVE, REGISTRY, STATED, base_table, put_base, write_base
 from nearcast.language.definitions.registry_rows import apply_event, control_events_of, registry_of, registry_rows
 from nearcast.pipeline.snapshots import (
     check_manifest,
@@ -24,10 +24,14 @@ from nearcast.pipeline.snapshots import (
     unfinished_snapshot,
 )
 from nearcast.stages.fold import StateFold
+from nearcast.state.held_derivations import HeldDerivations
 from nearcast.state.registry import Registry
 
 STRETCH = 100_000
 """Positions that are read at once."""
+
+DERIVED_STRETCH = 10_000
+"""And of derived events, of which each position may have many."""
 
 STATED_SOURCE = "definitions"
 """The source of the control events that definition files become."""
@@ -38,9 +42,27 @@ def store_base(journal: Journal, snapshot: Path) -> None:
     check_manifest(snapshot)
     position = int(snapshot.name)
     files = {file.name: file.read_bytes() for file in snapshot.iterdir()}
-    written = io.BytesIO()
-    feather.write_feather(registry_rows(stated_until(journal, position)), written, "lz4")
-    put_base(journal, position, {**files, STATED: written.getvalue()})
+    stated = _written(registry_rows(stated_until(journal, position)))
+    put_base(journal, position, {**files, STATED: stated, ACTIVE: _written(active_until(journal, position))})
+
+
+def _written(rows: pa.Table) -> bytes:
+    file = io.BytesIO()
+    feather.write_feather(rows, file, "lz4")
+    return file.getvalue()
+
+
+def active_until(journal: Journal, position: int) -> pa.Table:
+    """What holds at a position, as derived events tell it, also those of which the journal lets go: rows of HELD."""
+    after, rows = base_table(journal, ACTIVE)
+    held = HeldDerivations(rows=rows)
+    # Without such a file all that is there is read: a version before wrote none.
+    after = after if rows is not None else 0
+    # Their end may be behind: where nothing was derived for long.
+    through = min(position, journal.end("derived"))
+    for derived in journal.row_ranges("derived", after, through, DERIVED_STRETCH):
+        held.fold(derived)
+    return held.rows()
 
 
 def stated_until(journal: Journal, position: int) -> Registry:
@@ -85,8 +107,9 @@ def restore_base(journal: Journal, folder: Path) -> int:
             position = write_base(journal, unfinished)
             if not position:
                 return 0
-            # It is no part of the snapshot, so its manifest does not tell of it.
-            (unfinished / STATED).unlink(missing_ok=True)
+            # They are no part of the snapshot, so its manifest does not tell of them.
+            for own in (STATED, ACTIVE):
+                (unfinished / own).unlink(missing_ok=True)
             check_manifest(unfinished)
             shutil.rmtree(named(folder, position), ignore_errors=True)
             unfinished.rename(named(folder, position))

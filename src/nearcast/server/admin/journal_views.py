@@ -9,32 +9,25 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.journal.seam import Journal
-from nearcast.model.columns import are_control, to_events
-from nearcast.model.relation import RELATION_EVENT
-from nearcast.model.situation import SITUATION_TYPE
-from nearcast.model.zone import ZONE_EVENT
+from nearcast.journal.snapshot_log import ACTIVE, base_table
+from nearcast.model.columns import are_control
+from nearcast.state.held_derivations import ActiveDerivation, HeldDerivations
 from nearcast.state.lateness import moments_of
 from nearcast.state.repository import entities
 
 ROWS = 20_000
 """Positions that are read together."""
 
-
-@dataclass(frozen=True, slots=True)
-class ActiveDerivation:
-    """What holds: since which event, by its sequence, and the data of the newest that told of it."""
-
-    sequence: int
-    data: dict[str, Any]
+TRIES = 3
+"""How often it is begun anew, where what is to be read is let go of meanwhile."""
 
 
 class JournalViews:
@@ -48,19 +41,20 @@ class JournalViews:
 class ActiveDerivations:
     """The relations and situations that hold, and who is in which zone, as the log of derived events tells them.
 
-    At most so many of each kind are kept: beyond it those that began first are left out.
+    Where the oldest of these are gone, what held then is in the snapshot with which the journal begins. At most so many
+    of each kind are kept: beyond it those that began first are left out.
     """
 
     def __init__(self, journal: Journal, most: int) -> None:
         self._journal, self._most = journal, most
         self._after = 0
         self._lock = threading.Lock()
-        self._held: dict[str, OrderedDict[tuple[str, ...], ActiveDerivation]] = {
-            RELATION_EVENT: OrderedDict(),
-            SITUATION_TYPE: OrderedDict(),
-            ZONE_EVENT: OrderedDict(),
-        }
-        self.left_out = dict.fromkeys(self._held, 0)
+        self._held = HeldDerivations(most)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many of each kind were left out."""
+        return self._held.left_out
 
     def page(
         self, type_: str, after: int, limit: int, wanted: Callable[[dict[str, Any]], bool] = lambda data: True
@@ -68,56 +62,26 @@ class ActiveDerivations:
         """At most `limit` of what holds and is wanted, in the order in which it began, behind the one of a sequence."""
         with self._lock:
             self._read_on()
-            found: list[ActiveDerivation] = []
-            for one in self._held[type_].values():
-                if one.sequence > after and wanted(one.data):
-                    found.append(one)
-                    if len(found) == limit:
-                        break
-            return found
+            found = (one for one in self._held.each(type_) if one.sequence > after and wanted(one.data))
+            return list(islice(found, limit))
 
     def _read_on(self) -> None:
-        end = self._journal.end("derived")
-        for rows in self._journal.row_ranges("derived", self._after, end, ROWS):
-            reporting = rows.filter(pc.is_in(rows.column("type"), pa.array(list(self._held))))
-            for event in to_events(reporting):
-                self._take(event.type, event.sequence, orjson.loads(event.payload).get("data", {}))
-        self._after = max(self._after, end)
+        for _ in range(TRIES):
+            self._begin()
+            began, end = self._after, self._journal.end("derived")
+            for rows in self._journal.row_ranges("derived", began, end, ROWS):
+                self._held.fold(rows)
+            self._after = max(began, end)
+            # Derived events go with their causes: some that were not read yet may have gone meanwhile.
+            if self._journal.trimmed("events") <= began:
+                return
 
-    def _take(self, type_: str, sequence: int, data: dict[str, Any]) -> None:
-        held = self._held[type_]
-        if data.get("detect") == "outside":
-            # Of a layer, and nothing that began.
-            return
-        key, ended = _KEYS[type_](data)
-        before = held.get(key)
-        if ended:
-            held.pop(key, None)
-            return
-        # Its place in the order is that of its beginning, whatever is told of it later.
-        held[key] = ActiveDerivation(before.sequence if before else sequence, data)
-        if len(held) > self._most:
-            held.popitem(last=False)
-            self.left_out[type_] += 1
-
-
-def _relation_key(data: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
-    """Of a pair both names, of a gathering the one in its middle; and whether it has ended."""
-    other = data["b"] if isinstance(data.get("b"), str) else ""
-    return (data["relation"], data["a"], other), data["detect"] == "exit"
-
-
-def _zone_key(data: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
-    """Who is in which zone; and whether that has ended."""
-    return (data["layer"], data["entity"], data["zone"]), data["detect"] == "exit"
-
-
-_KEYS: dict[str, Callable[[dict[str, Any]], tuple[tuple[str, ...], bool]]] = {
-    RELATION_EVENT: _relation_key,
-    SITUATION_TYPE: lambda data: ((data["id"],), data["phase"] == "end"),
-    ZONE_EVENT: _zone_key,
-}
-"""Of what is told: what names it, and whether it has ended."""
+    def _begin(self) -> None:
+        """Begins with the journal's snapshot where something is gone that was not read."""
+        if self._after < self._journal.trimmed("events"):
+            position, rows = base_table(self._journal, ACTIVE)
+            if rows is not None:
+                self._held, self._after = HeldDerivations(self._most, rows), position
 
 
 class NewestReports:
