@@ -50,7 +50,7 @@ them; then come the longest: a long one that begins last leaves the other worker
 
 ON_SPARK = {
     "tests/pipeline/": ("deciding", "deriving", "language", "query", "replay_engine", "source", "spread"),
-    "tests/spark/": ("class_archive", "dataframes", "notebook"),
+    "tests/spark/": ("archived_events", "class_archive", "dataframes", "notebook"),
     "tests/experiments/": ("sweep",),
     "tests/benchmarks/": ("benchmarks_in_session",),
 }

@@ -68,7 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     "strategies": {"errors", "model", "suppression"},
     "forwarding": {"errors", "model", "language", "routing"},
     "testing": PURE | {"errors", "runtime", "language", "journal", "api"},
-    "spark": PURE | {"errors", "runtime", "language", "pipeline", "api"},
+    "spark": PURE | {"errors", "runtime", "language", "journal", "pipeline", "api"},
     "importers": {"errors", "model", "geo", "language"},
     "demo": PURE | {"errors", "runtime", "language", "journal", "pipeline", "server", "client", "importers"},
     "cli": PURE

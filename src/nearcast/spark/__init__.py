@@ -6,6 +6,7 @@ would derive, `dead_letters` the rows that are no events. The engine runs in Spa
 """
 
 from nearcast.pipeline.executors.shipping import ship
+from nearcast.spark.archived_rows import archived_events
 from nearcast.spark.dataframes import dead_letters, deliveries, derived_events, match
 
-__all__ = ["dead_letters", "deliveries", "derived_events", "match", "ship"]
+__all__ = ["archived_events", "dead_letters", "deliveries", "derived_events", "match", "ship"]

@@ -15,8 +15,10 @@ from nearcast.api.required import check_columns
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.definitions.client_documents import GEOMETRY_NAMES
 from nearcast.language.nodes import closest, listed
+from nearcast.model.columns import EVENTS
 from nearcast.model.expression import Call, attributes
 from nearcast.model.filter import Filter, atoms
+from nearcast.spark.archived_rows import is_archive
 
 ARROW = {
     "boolean": pa.bool_(),
@@ -48,12 +50,14 @@ WHERE = (*PLACES, *GEOMETRY_NAMES)
 class Chosen:
     """The columns of a DataFrame that are read: those that identify a row in the outcome, and those of its event.
 
-    `cloudevents` is the one column of the event if it holds CloudEvents as JSON.
+    `cloudevents` is the one column of the event if it holds CloudEvents as JSON; `archived`: rows are those of an
+    archive.
     """
 
     keep: tuple[str, ...]
     event: tuple[str, ...]
     cloudevents: str | None = None
+    archived: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -98,6 +102,10 @@ def chosen(
     if cloudevents is not None:
         _check_json(frame, cloudevents)
         return Chosen(tuple(dict.fromkeys(keep)), (cloudevents,), cloudevents)
+    if is_archive(frame):
+        # Payloads are most of the bytes, and only of events that change definitions are they read.
+        columns = [name for name in EVENTS.names if name != "payload" or name in read]
+        return Chosen(tuple(dict.fromkeys(keep)), tuple(columns), archived=True)
     _check(frame, read)
     return Chosen(tuple(dict.fromkeys(keep)), tuple(read))
 

@@ -59,8 +59,8 @@ def match(
     that is read at once, by a job of its own, and may have 200,000 rows. Without `keep` it is the column `id`.
 
     `events` has a column per attribute, or CloudEvents as JSON in the column that `cloudevents` names; then `keep` is
-    the event's id if nothing else is asked for. It may be a stream. Nothing runs before an action, and columns that no
-    filter asks for are not read.
+    the event's id if nothing else is asked for. Or it is what `archived_events` gives. It may be a stream. Nothing runs
+    before an action, and columns that no filter asks for are not read.
 
     Raises `DefinitionError` with every fault of filters and columns. A row that is no event ends the job with an
     `EventError`, or is left out if `dead_letters` is "drop"; the function `dead_letters` shows them.
@@ -71,7 +71,7 @@ def match(
     # An error that shows a row shows what it is called.
     read = read_by(trees.values(), events.columns, ("id",) if keep is None or "id" in keep else ())
     own = chosen(events, keep, cloudevents, read, ("filter",))
-    if cloudevents is None:
+    if cloudevents is None and not own.archived:
         check_filters(trees, events)
     index = FilterMatcher([(filter, (0,) * sum(1 for _ in atoms(filter))) for filter in trees.values()])
     if index.left_out:
@@ -222,7 +222,7 @@ def _ordered(events: DataFrame, order: Order, own: Chosen) -> DataFrame:
 def _reading(own: Chosen, dead: str, channels: Sequence[Any] = ()) -> Reading:
     if dead not in ("raise", "drop"):
         raise DefinitionError(Fault("dead_letters='raise' or 'drop'", repr(dead)))
-    return Reading(own.names, own.keep, own.event, own.cloudevents, dead == "drop", tuple(channels))
+    return Reading(own.names, own.keep, own.event, own.cloudevents, dead == "drop", tuple(channels), own.archived)
 
 
 def _kept(events: DataFrame, own: Chosen) -> list[T.StructField]:

@@ -18,7 +18,7 @@ from nearcast.language.cloudevents import DeadLetter
 from nearcast.language.control_events import changes
 from nearcast.matching.matcher import FilterMatcher
 from nearcast.matching.spatial.geometry_sharing import match_within_budget
-from nearcast.model.columns import are_control, to_table
+from nearcast.model.columns import EVENTS, are_control, to_table
 from nearcast.model.event import Event
 from nearcast.model.sequence import BITS
 from nearcast.model.subscription import Channel
@@ -50,7 +50,8 @@ DERIVED = ("event", "type", "content")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the rows of record batches are events: by their columns, or as the JSON in the column `cloudevents`.
+    """How the rows of record batches are events: by their columns, as the JSON in the column `cloudevents`, or as an
+    archive has them.
 
     `names` are those of the batches' columns, in their order, `keep` the ones that go into the outcome, `columns` those
     of the event. Rows that are no events are dropped or, if not `drop`, an error.
@@ -62,12 +63,15 @@ class Reading:
     cloudevents: str | None
     drop: bool
     channels: tuple[Channel, ...] = ()
+    archived: bool = False
 
     def events(self, part: pa.RecordBatch, first: int = 0, letters: list[DeadLetter] | None = None) -> pa.Table:
         """The rows as EVENTS, `position` the row's number, counted from `first`, plus 1.
 
         Dead letters are added to `letters`, if given. Raises `EventError` for the first unless they are dropped.
         """
+        if self.archived:
+            return archived_table(part, first)
         found: list[DeadLetter] = []
         if self.cloudevents is None:
             table = events_of(part.select(list(self.columns)), first, found.append, self.channels)
@@ -101,6 +105,15 @@ class Reading:
         """The columns that go into the outcome, at some rows."""
         which = pa.array(rows)
         return [part.column(name).take(which) for name in self.keep]
+
+
+def archived_table(part: pa.RecordBatch, first: int) -> pa.Table:
+    """Rows of an archive as EVENTS, `position` as `Reading.events` gives it; null is what was not read of them."""
+    columns = [
+        part.column(one.name) if one.name in part.schema.names else pa.nulls(len(part), one.type) for one in EVENTS
+    ]
+    table = pa.table(columns, names=EVENTS.names).cast(EVENTS)
+    return table.set_column(0, EVENTS.field(0), pa.array(np.arange(first + 1, first + 1 + len(table))))
 
 
 def dead(letter: DeadLetter) -> EventError:
