@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2.conditions import Conditions
-from nearcast.language.cql2.filter_limits import MAX_ATOMS
+from nearcast.language.cql2.filter_limits import ALONE, FilterTooLarge, TextLimits
 from nearcast.language.cql2.json_encoding import read_json, read_node, write_json
 from nearcast.language.cql2.parser import read_text
 from nearcast.language.cql2.printer import write
@@ -25,18 +25,18 @@ __all__ = ["names_alone", "parse", "parse_node", "quoted_values", "write", "writ
 
 
 def parse(
-    text: str, where: Mark, locate: Locate | None = None, over_time: bool = False, atoms: int = MAX_ATOMS
+    text: str, where: Mark, locate: Locate | None = None, over_time: bool = False, limits: TextLimits = ALONE
 ) -> Filter:
     """The filter that a CQL2 text means, or CQL2 JSON, which begins with a brace; atoms know where they were written.
 
     `where` is the place of the text's first character; `locate`, if given, finds the place of every other one, for a
     text that stands in its file with escapes or folded. `over_time`: there are aggregates, as in rules. A text
-    of more than `atoms` is refused before it is read. Raises `DefinitionError` with one fault.
+    beyond the `limits` is refused before it is read. Raises `DefinitionError` with one fault.
     """
     locate = locate or starting_at(text, where)
     if _is_json(text):
         return _meant(lambda at_once: read_json(text, where, locate, at_once), over_time)
-    return _meant(lambda at_once: read_text(text, locate, at_once, atoms), over_time)
+    return _meant(lambda at_once: read_text(text, locate, at_once, limits), over_time)
 
 
 def parse_node(node: DocumentNode, over_time: bool = False) -> Filter:
@@ -48,6 +48,8 @@ def _meant(read: Callable[[bool], Syntax], over_time: bool) -> Filter:
     """The filter that is meant by what `read` reads, literals at once or one by one."""
     try:
         return Conditions(over_time=over_time).condition(read(True))
+    except FilterTooLarge as fault:
+        raise DefinitionError(fault) from None
     except Fault:
         pass
     # Only one by one every literal has a place, and a fault that names it.

@@ -5,8 +5,11 @@ What everybody waits for, as a filter of that size enters the pipeline, is in `L
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from nearcast.errors import Fault
 from nearcast.model.expression import Call, Constant, Shape, parts
 from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Operator, atoms, is_costly, located_sides
 from nearcast.model.limits import Limits
@@ -33,6 +36,29 @@ MAX_HEIGHT = 50
 """Depth of an arithmetic expression; each operator of a chain makes it one deeper. Conditions and functions within
 each other may be twice as deep.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class TextLimits:
+    """What is counted while a text is read, so that one of many times as much is not read to its end: its atoms, and
+    the literals of its lists.
+    """
+
+    atoms: int
+    literals: int
+
+
+ALONE = TextLimits(MAX_ATOMS, sys.maxsize)
+"""Of a text that enters no system, as in a script: its lists may be as long as they are."""
+
+
+class FilterTooLarge(Fault):
+    """More in a filter's text than it may have: to read it in another way does not make it smaller."""
+
+
+def text_limits(limits: Limits) -> TextLimits:
+    """Those of the texts that enter a system."""
+    return TextLimits(min(limits.filter_atoms, MAX_ATOMS), min(limits.filter_literals, MAX_LITERALS))
 
 
 def too_large(filter: Filter, limits: Limits) -> tuple[str, str] | None:

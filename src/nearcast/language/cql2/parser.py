@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from nearcast.errors import Fault
 from nearcast.language.cql2.advice import on_token
-from nearcast.language.cql2.filter_limits import MAX_ATOMS, MAX_DEPTH
+from nearcast.language.cql2.filter_limits import ALONE, MAX_DEPTH, TextLimits
 from nearcast.language.cql2.geometry import begins_geometry, read_geometry
 from nearcast.language.cql2.literals import PlainLiteral, literals_of, number_of, pattern_of, text_of
 from nearcast.language.cql2.syntax import CONDITIONS, Syntax, SyntaxKind, call_of
@@ -47,13 +47,13 @@ _ARITHMETIC = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT
 _OPERATIONS = {operator.value: operator for operator in Operator} | {"!=": Operator.NE}
 
 
-def read_text(text: str, locate: Locate, at_once: bool = False, atoms: int = MAX_ATOMS) -> Syntax:
+def read_text(text: str, locate: Locate, at_once: bool = False, limits: TextLimits = ALONE) -> Syntax:
     """The syntax of a CQL2 text; with `at_once` a list of literals is one node, and so is an attribute beside literals.
 
     Raises `Fault` with the place of the token that cannot stand there, in such a list with that of the list; and for
-    more than so many atoms.
+    what is beyond the `limits`.
     """
-    return _Parser(text, locate, at_once, atoms).whole()
+    return _Parser(text, locate, at_once, limits).whole()
 
 
 class _Parser:
@@ -61,8 +61,8 @@ class _Parser:
     token says whether an operand is complete after it.
     """
 
-    def __init__(self, text: str, locate: Locate, at_once: bool, atoms: int) -> None:
-        self._kinds, self._texts, self._starts = self._tokens = tokenize(text, locate, at_once, atoms)
+    def __init__(self, text: str, locate: Locate, at_once: bool, limits: TextLimits) -> None:
+        self._kinds, self._texts, self._starts = self._tokens = tokenize(text, locate, at_once, limits)
         self._locate = locate
         self._at_once = at_once
         self._at = 0

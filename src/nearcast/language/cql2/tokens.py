@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from itertools import product
+from itertools import islice, product
 from typing import NamedTuple
 
 from nearcast.errors import Fault
 from nearcast.language.cql2.characters import on_character
-from nearcast.language.cql2.filter_limits import MAX_ATOMS, MAX_TOKENS
-from nearcast.language.cql2.literals import LOOSE, PLAIN_LIST, STRICT
+from nearcast.language.cql2.filter_limits import ALONE, MAX_ATOMS, MAX_TOKENS, FilterTooLarge, TextLimits
+from nearcast.language.cql2.literals import LOOSE, PLAIN_LIST, STRICT, count_literals
 from nearcast.language.marks import Locate
 
 KEYWORDS = frozenset({"AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "NULL", "TRUE", "FALSE", "DIV"})
@@ -51,20 +51,23 @@ class Tokens(NamedTuple):
     starts: list[int]
 
 
-def tokenize(text: str, locate: Locate, at_once: bool = False, atoms: int = MAX_ATOMS) -> Tokens:
+STRETCH = 4_096
+"""Tokens after which it is looked whether there are too many: what is a hundred times too long is not read whole."""
+
+
+def tokenize(text: str, locate: Locate, at_once: bool = False, limits: TextLimits = ALONE) -> Tokens:
     """The tokens of a filter's text; the end is at the offset after the last character that is no blank.
 
     With `at_once`, an IN and plain literals in parentheses are one token, `values`. Raises `Fault` for a character that
-    begins nothing, for more than so many atoms, and for sizes beyond the limits.
+    begins nothing, and `FilterTooLarge`.
     """
-    tokens = _tokens(_pattern(STRICT, at_once), text)
+    tokens = _tokens(_pattern(STRICT, at_once), text, locate, limits)
     # Where every text ends is clear if backslashes are read as the standard has them; only if that makes no tokens,
     # one before a closing quote may be one of the text.
     if tokens.kinds[-1:] == ["other"]:
-        tokens = _tokens(_pattern(LOOSE, at_once), text)
+        tokens = _tokens(_pattern(LOOSE, at_once), text, locate, limits)
     if tokens.kinds[-1:] == ["other"]:
         raise _unknown(tokens, locate)
-    _check_size(tokens.kinds, locate, min(atoms, MAX_ATOMS))
     tokens.kinds.append("end")
     tokens.texts.append("the end of the filter")
     tokens.starts.append(len(text.rstrip()))
@@ -78,18 +81,64 @@ def _pattern(text: str, at_once: bool) -> re.Pattern[str]:
     return re.compile(whole, re.VERBOSE | re.DOTALL)
 
 
-def _tokens(pattern: re.Pattern[str], text: str) -> Tokens:
+def _tokens(pattern: re.Pattern[str], text: str, locate: Locate, limits: TextLimits) -> Tokens:
     """The tokens up to one that begins nothing: there may be many more such, each sought to the end of the text."""
     tokens = kinds, texts, starts = Tokens([], [], [])
-    for found in pattern.finditer(text):
-        written = found[0]
-        kind = _KINDS.get(written) or found.lastgroup or ""
-        kinds.append(kind)
-        texts.append(written)
-        starts.append(found.start())
-        if kind == "other":
-            break
+    sizes, matches = _Sizes(limits, locate), pattern.finditer(text)
+    while stretch := list(islice(matches, STRETCH)):
+        before = len(kinds)
+        for found in stretch:
+            written = found[0]
+            kind = _KINDS.get(written) or found.lastgroup or ""
+            kinds.append(kind)
+            texts.append(written)
+            starts.append(found.start())
+            if kind == "other":
+                return tokens
+        sizes.add_stretch(kinds[before:], texts[before:], whole=len(stretch) < STRETCH)
     return tokens
+
+
+class _Sizes:
+    """How large a text is that is read stretch by stretch."""
+
+    def __init__(self, limits: TextLimits, locate: Locate) -> None:
+        self._limits, self._locate = limits, locate
+        self._tokens = self._joints = self._literals = self._counted = 0
+        self._uncounted: list[str] = []
+
+    def add_stretch(self, kinds: list[str], texts: list[str], whole: bool) -> None:
+        """Counts what comes next, behind which there is nothing if it is `whole`. Raises `FilterTooLarge`."""
+        self._tokens += len(kinds)
+        # n atoms need n − 1 joints; the AND of a BETWEEN is none.
+        self._joints += kinds.count("AND") + kinds.count("OR") - kinds.count("BETWEEN")
+        atoms = self._limits.atoms
+        if self._joints >= atoms:
+            raise self._fault("atoms", atoms, self._joints + 1, whole, "filter_atoms" if atoms < MAX_ATOMS else "")
+        if self._tokens > MAX_TOKENS:
+            raise self._fault("words and signs", MAX_TOKENS, self._tokens, whole)
+        for kind, text in zip(kinds, texts, strict=True) if "values" in kinds else ():
+            if kind == "values":
+                self._add_list(text, whole)
+
+    def _add_list(self, written: str, whole: bool) -> None:
+        most = self._limits.literals
+        self._literals += written.count(",") + 1
+        self._uncounted.append(written)
+        if self._literals <= most:
+            return
+        # A comma may also stand in a text.
+        for one in self._uncounted:
+            self._counted += count_literals(one, 2 * most)
+        self._literals, self._uncounted = self._counted, []
+        if self._literals > most:
+            whole = whole and self._literals < 2 * most
+            raise self._fault("literals", most, self._literals, whole, "filter_literals")
+
+    def _fault(self, of: str, most: int, came: int, whole: bool, limit: str = "") -> FilterTooLarge:
+        named = f" (limit {limit})" if limit else ""
+        known = f"{came:,}" if whole else f"at least {came:,}"
+        return FilterTooLarge(f"at most {most:,} {of} in one filter{named}", known, self._locate(0), "split the filter")
 
 
 def _unknown(tokens: Tokens, locate: Locate) -> Fault:
@@ -98,16 +147,3 @@ def _unknown(tokens: Tokens, locate: Locate) -> Fault:
         what = "text" if written == "'" else "name"
         return Fault(f"a closing {written}", f"a {what} without an end", where, f"a {written} within is written twice")
     return Fault("a CQL2 filter", f"the character {written!r}", where, on_character(written))
-
-
-def _check_size(kinds: list[str], locate: Locate, most: int) -> None:
-    # Most are far from either limit, which a joint for each token would not reach.
-    if len(kinds) < most:
-        return
-    # n atoms need n − 1 joints; the AND of a BETWEEN is none.
-    joints = kinds.count("AND") + kinds.count("OR") - kinds.count("BETWEEN")
-    if joints >= most:
-        limit = " (limit filter_atoms)" if most < MAX_ATOMS else ""
-        raise Fault(f"at most {most:,} atoms in one filter{limit}", f"{joints + 1:,}", locate(0), "split the filter")
-    if len(kinds) > MAX_TOKENS:
-        raise Fault(f"at most {MAX_TOKENS:,} words and signs in one filter", f"{len(kinds):,}", locate(0))

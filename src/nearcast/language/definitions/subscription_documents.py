@@ -13,7 +13,7 @@ from typing import Any
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import cql2
-from nearcast.language.cql2.filter_limits import MAX_DEPTH, too_large
+from nearcast.language.cql2.filter_limits import MAX_DEPTH, text_limits, too_large
 from nearcast.language.definitions.degree_limits import beyond_degrees
 from nearcast.language.nodes import DocumentNode, DocumentReader, from_data
 from nearcast.language.quantities import bounded, read_duration, relevance_of
@@ -140,7 +140,7 @@ def _leaf(
                 _beginning(node),
                 node.locate or (lambda offset: node.where),
                 over_time,
-                reader.limits.filter_atoms,
+                text_limits(reader.limits),
             )
         )
     except DefinitionError as error:
