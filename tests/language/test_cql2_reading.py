@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2 import parse, parse_node, write, write_json
 from nearcast.language.cql2.conditions import Conditions
+from nearcast.language.cql2.json_encoding import PLACED
 from nearcast.language.cql2.parser import read_text
 from nearcast.language.cql2.syntax import Syntax
 from nearcast.language.definitions.subscription_documents import subscription_document
@@ -334,6 +337,45 @@ def test_literals_have_a_limit() -> None:
             with pytest.raises(DefinitionError, match=rf"at most {most:,} literals in one filter .*, got {most + 1:,}"):
                 _defined(filter, **limits)
         assert _defined(f"a IN {tuple(values[:-1])}", **limits)
+
+
+def test_what_is_many_times_too_large_is_not_read_to_its_end() -> None:
+    """A text, a list, a tree: what is told is how much of it was seen, and the rest is not even looked at."""
+    atoms_alone = " OR ".join(["a = 1"] * 100_000) + " this is no CQL2 )"
+    lists = " OR ".join(f"a IN {tuple(range(5_000))}" for _ in range(100))
+    for filter, of, seen in (
+        (atoms_alone, "1,000 atoms", "1,025"),
+        (f"a IN {tuple(range(100_000))} this is no CQL2 )", "12,000 literals", "24,000"),
+        (lists, "12,000 literals", "15,000"),
+        ({"any": [*["a = 1 OR b = 2"] * 600, "this is no CQL2 )"]}, "1,000 atoms", "1,002"),
+    ):
+        with pytest.raises(DefinitionError, match=rf"at most {of} in one filter \(.*\), got at least {seen}") as raised:
+            _defined(filter)
+        assert len(raised.value.faults) == 1
+
+
+def test_commas_of_texts_are_no_literals() -> None:
+    """Lists whose texts have more commas than a filter may have literals are taken."""
+    listed = ", ".join(f"'{number},,,'" for number in range(4))
+    filter = _defined(f"a IN ({listed}) OR b IN ({listed})", filter_literals=8).filter
+    assert [len(atom.literals) for atom in atoms(filter)] == [4, 4]
+    with pytest.raises(DefinitionError, match=r"at most 7 literals in one filter \(limit filter_literals\), got 8"):
+        _defined(f"a IN ({listed}) OR b IN ({listed})", filter_literals=7)
+
+
+def test_long_json_means_what_short_json_means() -> None:
+    """What is too long for places within it is the same filter, and its faults are as good but for the place."""
+    values = [f"k{number}" for number in range(5_000)]
+    document = {"op": "in", "args": [{"property": "kind"}, values]}
+    long, parsed = json.dumps(document), parse_node(from_data(document, Mark("f")))
+    assert len(long) > PLACED and parse(long, Mark("f")) == parsed
+    for wrong, fault in (
+        (long[:-1] + ', "op": "="}', "expected each key once, got op again"),
+        (long[:-1], "expected CQL2 JSON, got Expecting ',' delimiter"),
+        (long.replace('"k4999"', "NaN"), "expected a finite number, got nan"),
+    ):
+        with pytest.raises(DefinitionError, match=fault):
+            parse(wrong, Mark("f"))
 
 
 def test_atoms_have_a_limit_that_can_be_set() -> None:

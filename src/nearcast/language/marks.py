@@ -6,10 +6,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable
 
-from nearcast.errors import Mark
+from nearcast.errors import Fault, Mark
 
 Locate = Callable[[int], Mark]
 """Gives the mark of an offset into a text."""
+
+
+class PlacedFault(Fault):
+    """A fault whose place is as exact as it gets: what reads many values at once need not read them one by one."""
 
 
 class Lines:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -17,6 +18,9 @@ from nearcast.model.limits import Limits
 from nearcast.model.values import INTEGER_MAXIMUM
 
 MAX_NESTING = 200
+
+MAX_VALUES = 500_000
+"""Values of a document that somebody sends: they take half a second to read, and no definition has as many."""
 
 LONG = 100
 """Items of a list that is read faster."""
@@ -66,9 +70,12 @@ class DocumentNode:
         return [node.plain() for node in self.value] if isinstance(self.value, list) else self.value
 
 
-def from_data(data: Any, where: Mark) -> DocumentNode:
-    """The nodes of plain data (dicts, lists, scalars), all at one place. Raises `DefinitionError`."""
-    return _Plain(where).node(data, "", 0)
+def from_data(data: Any, where: Mark, most: int = sys.maxsize) -> DocumentNode:
+    """The nodes of plain data (dicts, lists, scalars), all at one place, at most so many.
+
+    Raises `DefinitionError` for what JSON has not, and for what is too deep or too much.
+    """
+    return _Plain(where, most).node(data, "", 0)
 
 
 def from_yaml(text: str, file: str) -> DocumentNode:
@@ -96,8 +103,9 @@ def from_yaml(text: str, file: str) -> DocumentNode:
 
 
 class _Plain:
-    def __init__(self, where: Mark) -> None:
-        self._where = where
+    def __init__(self, where: Mark, most: int) -> None:
+        self._where, self._most = where, most
+        self._count = 0
 
     def node(self, data: Any, path: str, depth: int) -> DocumentNode:
         """The node of plain data."""
@@ -105,6 +113,10 @@ class _Plain:
         # First, and by exact type: most values are scalars, and a mapping is found out slowly.
         if type(data) in _SCALARS:
             return DocumentNode(data, self._where, path, None, self._locator(data, path) if type(data) is str else None)
+        if isinstance(data, (Mapping, list, tuple)):
+            self._count += len(data)
+            if self._count > self._most:
+                raise DefinitionError(Fault(f"at most {self._most:,} values in a document", "more", self._where))
         if isinstance(data, Mapping):
             return DocumentNode(
                 {str(k): self.node(v, _join(path, k), depth + 1) for k, v in data.items()}, self._where, path

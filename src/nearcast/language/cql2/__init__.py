@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.cql2.conditions import Conditions
-from nearcast.language.cql2.filter_limits import ALONE, FilterTooLarge, TextLimits
-from nearcast.language.cql2.json_encoding import read_json, read_node, write_json
+from nearcast.language.cql2.filter_limits import ALONE, TextLimits
+from nearcast.language.cql2.json_encoding import read_json, read_node, read_whole, write_json
 from nearcast.language.cql2.parser import read_text
 from nearcast.language.cql2.printer import write
 from nearcast.language.cql2.syntax import Syntax
 from nearcast.language.cql2.tokens import tokenize
-from nearcast.language.marks import Locate, starting_at
+from nearcast.language.marks import Locate, PlacedFault, starting_at
 from nearcast.language.nodes import DocumentNode
 from nearcast.model.filter import Filter
 
@@ -35,20 +35,20 @@ def parse(
     """
     locate = locate or starting_at(text, where)
     if _is_json(text):
-        return _meant(lambda at_once: read_json(text, where, locate, at_once), over_time)
+        return _meant(lambda at_once: read_json(text, where, locate, at_once, limits), over_time)
     return _meant(lambda at_once: read_text(text, locate, at_once, limits), over_time)
 
 
-def parse_node(node: DocumentNode, over_time: bool = False) -> Filter:
+def parse_node(node: DocumentNode, over_time: bool = False, limits: TextLimits = ALONE) -> Filter:
     """The filter that CQL2 JSON within a document means. Raises `DefinitionError` with one fault."""
-    return _meant(lambda at_once: read_node(node, at_once=at_once), over_time)
+    return _meant(lambda at_once: read_whole(node, at_once, limits), over_time)
 
 
 def _meant(read: Callable[[bool], Syntax], over_time: bool) -> Filter:
     """The filter that is meant by what `read` reads, literals at once or one by one."""
     try:
         return Conditions(over_time=over_time).condition(read(True))
-    except FilterTooLarge as fault:
+    except PlacedFault as fault:
         raise DefinitionError(fault) from None
     except Fault:
         pass

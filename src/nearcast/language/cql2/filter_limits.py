@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nearcast.errors import Fault
+from nearcast.errors import Mark
+from nearcast.language.marks import PlacedFault
 from nearcast.model.expression import Call, Constant, Shape, parts
 from nearcast.model.filter import Atom, Count, Distance, Entities, Filter, Operator, atoms, is_costly, located_sides
 from nearcast.model.limits import Limits
@@ -52,8 +53,21 @@ ALONE = TextLimits(MAX_ATOMS, sys.maxsize)
 """Of a text that enters no system, as in a script: its lists may be as long as they are."""
 
 
-class FilterTooLarge(Fault):
-    """More in a filter's text than it may have: to read it in another way does not make it smaller."""
+def more_than(most: int, of: str, came: int, where: Mark | None, limit: str = "", whole: bool = True) -> PlacedFault:
+    """The fault of a filter with more of something than it may have; not `whole`, there may be still more."""
+    named = f" (limit {limit})" if limit else ""
+    known = f"{came:,}" if whole else f"at least {came:,}"
+    return PlacedFault(f"at most {most:,} {of} in one filter{named}", known, where, "split the filter")
+
+
+def too_many_atoms(most: int, came: int, where: Mark | None, whole: bool = True) -> PlacedFault:
+    """The fault of a filter with more atoms than it may have."""
+    return more_than(most, "atoms", came, where, "filter_atoms" if most < MAX_ATOMS else "", whole)
+
+
+def too_many_literals(most: int, came: int, where: Mark | None, whole: bool = True) -> PlacedFault:
+    """The fault of a filter with more literals than it may have."""
+    return more_than(most, "literals", came, where, "filter_literals", whole)
 
 
 def text_limits(limits: Limits) -> TextLimits:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from datetime import date, datetime
 from math import isfinite
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import orjson
 
 from nearcast.errors import DefinitionError, Fault, Mark
-from nearcast.language.cql2.filter_limits import MAX_HEIGHT
+from nearcast.language.cql2.filter_limits import ALONE, MAX_HEIGHT, TextLimits, too_many_atoms, too_many_literals
 from nearcast.language.cql2.literals import PlainLiteral, text_literal
 from nearcast.language.cql2.syntax import Syntax, SyntaxKind
 from nearcast.language.marks import Locate
@@ -49,20 +51,71 @@ _EXAMPLE = 'for example: {"op": ">", "args": [{"property": "size"}, 10]}'
 _KEYS = "op and args, property, date, timestamp, interval, bbox, or a GeoJSON geometry"
 
 
-def read_json(text: str, where: Mark, locate: Locate, at_once: bool = False) -> Syntax:
+PLACED = 16 * 1024
+"""Characters of a text within which a fault names its line and column: to find them takes a microsecond a character."""
+
+
+def read_json(text: str, where: Mark, locate: Locate, at_once: bool = False, limits: TextLimits = ALONE) -> Syntax:
     """The syntax of a CQL2 JSON text; `locate` finds the place of a character of it. See `read_node`."""
     try:
-        return read_node(from_yaml(text, where.file), at_once=at_once)
+        if len(text) <= PLACED:
+            return read_whole(from_yaml(text, where.file), at_once, limits)
     except DefinitionError:
         # YAML knows all of JSON but some escapes; those who use them get places no finer than the text's.
-        try:
-            return read_node(from_data(orjson.loads(text), where), at_once=at_once)
-        except orjson.JSONDecodeError as wrong:
-            # What begins with a brace is meant as JSON, whatever YAML would say of it.
-            reason = wrong.msg.partition(": line ")[0]
-            raise Fault("CQL2 JSON", reason, locate(wrong.pos), "CQL2 text begins with no brace") from None
-        except DefinitionError as other:
-            raise other.faults[0] from None
+        pass
+    try:
+        plain = json.loads(text, object_pairs_hook=_each_once) if len(text) > PLACED else orjson.loads(text)
+    # What begins with a brace is meant as JSON, whatever YAML would say of it.
+    except json.JSONDecodeError as wrong:
+        reason = wrong.msg.partition(": line ")[0]
+        raise Fault("CQL2 JSON", reason, locate(wrong.pos), "CQL2 text begins with no brace") from None
+    except _KeyTwice as twice:
+        raise Fault("each key once", f"{twice} again", where) from None
+    try:
+        return read_whole(from_data(plain, where), at_once, limits)
+    except DefinitionError as other:
+        raise other.faults[0] from None
+
+
+class _KeyTwice(ValueError):
+    """A key that is there already."""
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        counted = Counter(key for key, _ in pairs)
+        raise _KeyTwice(max(counted, key=counted.__getitem__))
+    return found
+
+
+def read_whole(node: DocumentNode, at_once: bool = False, limits: TextLimits = ALONE) -> Syntax:
+    """The same of a filter's root, which is refused before it is read where it has more than it may have."""
+    atoms, literals = _sizes(node)
+    if atoms > limits.atoms:
+        raise too_many_atoms(limits.atoms, atoms, node.where)
+    if literals > limits.literals:
+        raise too_many_literals(limits.literals, literals, node.where)
+    return read_node(node, at_once=at_once)
+
+
+def _sizes(root: DocumentNode) -> tuple[int, int]:
+    """Atoms, by what joins them, and literals of lists."""
+    joints = literals = 0
+    waiting = [root]
+    while waiting:
+        value = waiting.pop().value
+        if not isinstance(value, dict) or "op" not in value or "args" not in value:
+            continue
+        name, args = str(value["op"].value).upper(), value["args"].value
+        if not isinstance(args, list):
+            continue
+        if name in ("AND", "OR"):
+            joints += len(args) - 1
+        elif name == "IN" and len(args) == 2 and isinstance(args[1].value, list):
+            literals += len(args[1].value)
+        waiting.extend(args)
+    return joints + 1, literals
 
 
 def read_node(node: DocumentNode, height: int = 1, at_once: bool = False) -> Syntax:

@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 from nearcast.errors import Fault
 from nearcast.language.cql2.characters import on_character
-from nearcast.language.cql2.filter_limits import ALONE, MAX_ATOMS, MAX_TOKENS, FilterTooLarge, TextLimits
+from nearcast.language.cql2.filter_limits import (
+    ALONE,
+    MAX_TOKENS,
+    TextLimits,
+    more_than,
+    too_many_atoms,
+    too_many_literals,
+)
 from nearcast.language.cql2.literals import LOOSE, PLAIN_LIST, STRICT, count_literals
 from nearcast.language.marks import Locate
 
@@ -59,7 +66,7 @@ def tokenize(text: str, locate: Locate, at_once: bool = False, limits: TextLimit
     """The tokens of a filter's text; the end is at the offset after the last character that is no blank.
 
     With `at_once`, an IN and plain literals in parentheses are one token, `values`. Raises `Fault` for a character that
-    begins nothing, and `FilterTooLarge`.
+    begins nothing, and `PlacedFault` for more than the limits.
     """
     tokens = _tokens(_pattern(STRICT, at_once), text, locate, limits)
     # Where every text ends is clear if backslashes are read as the standard has them; only if that makes no tokens,
@@ -108,18 +115,18 @@ class _Sizes:
         self._uncounted: list[str] = []
 
     def add_stretch(self, kinds: list[str], texts: list[str], whole: bool) -> None:
-        """Counts what comes next, behind which there is nothing if it is `whole`. Raises `FilterTooLarge`."""
+        """Counts what comes next, behind which there is nothing if it is `whole`. Raises `PlacedFault`."""
         self._tokens += len(kinds)
         # n atoms need n − 1 joints; the AND of a BETWEEN is none.
         self._joints += kinds.count("AND") + kinds.count("OR") - kinds.count("BETWEEN")
         atoms = self._limits.atoms
         if self._joints >= atoms:
-            raise self._fault("atoms", atoms, self._joints + 1, whole, "filter_atoms" if atoms < MAX_ATOMS else "")
+            raise too_many_atoms(atoms, self._joints + 1, self._locate(0), whole)
         if self._tokens > MAX_TOKENS:
-            raise self._fault("words and signs", MAX_TOKENS, self._tokens, whole)
-        for kind, text in zip(kinds, texts, strict=True) if "values" in kinds else ():
-            if kind == "values":
-                self._add_list(text, whole)
+            raise more_than(MAX_TOKENS, "words and signs", self._tokens, self._locate(0), whole=whole)
+        lists = [text for kind, text in zip(kinds, texts, strict=True) if kind == "values"] if "values" in kinds else []
+        for number, written in enumerate(lists, 1):
+            self._add_list(written, whole and number == len(lists))
 
     def _add_list(self, written: str, whole: bool) -> None:
         most = self._limits.literals
@@ -133,12 +140,7 @@ class _Sizes:
         self._literals, self._uncounted = self._counted, []
         if self._literals > most:
             whole = whole and self._literals < 2 * most
-            raise self._fault("literals", most, self._literals, whole, "filter_literals")
-
-    def _fault(self, of: str, most: int, came: int, whole: bool, limit: str = "") -> FilterTooLarge:
-        named = f" (limit {limit})" if limit else ""
-        known = f"{came:,}" if whole else f"at least {came:,}"
-        return FilterTooLarge(f"at most {most:,} {of} in one filter{named}", known, self._locate(0), "split the filter")
+            raise too_many_literals(most, self._literals, self._locate(0), whole)
 
 
 def _unknown(tokens: Tokens, locate: Locate) -> Fault:

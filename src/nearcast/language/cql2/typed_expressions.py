@@ -11,6 +11,7 @@ from nearcast.language.cql2 import geometry
 from nearcast.language.cql2.advice import on_function
 from nearcast.language.cql2.syntax import CONDITIONS, Syntax
 from nearcast.language.cql2.types import EXAMPLES, FUNCTIONS, OTHERS, Type, type_of
+from nearcast.language.marks import PlacedFault
 from nearcast.language.quantities import LONGEST, UNITS
 from nearcast.language.time_advice import day_advice, time_advice
 from nearcast.model.expression import (
@@ -252,7 +253,7 @@ def _geometry(syntax: Syntax) -> Shape | Box:
         return geometry.literal(syntax.value)
     except ValueError as error:
         advice = "a ring ends where it begins" if "closed linestring" in str(error) else ""
-        raise Fault("a geometry", str(error), syntax.where, advice) from None
+        raise PlacedFault("a geometry", str(error), syntax.where, advice) from None
 
 
 def _unknown(syntax: Syntax) -> Fault:

@@ -11,7 +11,7 @@ import orjson
 
 from nearcast.errors import Fault, Mark
 from nearcast.language.definitions.settings_documents import MAX_LEVELS, check_role, read_matrix
-from nearcast.language.nodes import DocumentNode, DocumentReader, from_data
+from nearcast.language.nodes import MAX_VALUES, DocumentNode, DocumentReader, from_data
 from nearcast.model.changes import ClientChange
 from nearcast.model.context import HeldClass
 from nearcast.model.event import Place, place_data
@@ -242,7 +242,7 @@ def client_document(data: Mapping[str, Any], where: Mark, settings: Settings | N
     """
     settings = settings or Settings()
     reader = DocumentReader(settings.limits)
-    change = read_client(from_data(data, where), settings, reader)
+    change = read_client(from_data(data, where, MAX_VALUES), settings, reader)
     reader.refuse()
     assert change is not None, "without a fault there is a change"
     return change

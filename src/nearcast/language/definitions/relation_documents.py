@@ -14,7 +14,7 @@ from nearcast.language.definitions.filter_warnings import LONGEST, excluded, nev
 from nearcast.language.definitions.relation_predicates import read_predicate
 from nearcast.language.definitions.situation_conditions import never_kept
 from nearcast.language.definitions.subscription_documents import BRANCHES, filter_data, read_filter
-from nearcast.language.nodes import DocumentNode, DocumentReader, closest, from_data
+from nearcast.language.nodes import MAX_VALUES, DocumentNode, DocumentReader, closest, from_data
 from nearcast.language.quantities import UNITS, bounded, read_duration, read_metres
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.expression import AGGREGATES, ARITHMETIC, COMPARISONS, Call, Constant, Expression, Property, parts
@@ -171,7 +171,7 @@ LARGEST_COUNT = 1_000_000
 def relation_document(data: Mapping[str, Any], where: Mark, limits: Limits | None = None) -> Relation:
     """The relation that a document asks for. Raises `DefinitionError` with every fault."""
     reader = DocumentReader(limits)
-    relation = read_relation(from_data(data, where), reader)
+    relation = read_relation(from_data(data, where, MAX_VALUES), reader)
     reader.refuse()
     assert relation is not None, "without a fault there is a relation"
     return relation

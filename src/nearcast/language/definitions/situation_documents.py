@@ -14,7 +14,7 @@ from nearcast.errors import Fault, Mark
 from nearcast.language.definitions.filter_warnings import REPEATED, never_holding
 from nearcast.language.definitions.situation_conditions import hardly_meant, never_kept, read_conditions
 from nearcast.language.definitions.subscription_documents import filter_data
-from nearcast.language.nodes import DocumentNode, DocumentReader, closest, from_data
+from nearcast.language.nodes import MAX_VALUES, DocumentNode, DocumentReader, closest, from_data
 from nearcast.language.quantities import read_duration, read_metres
 from nearcast.model.event import CONTROL_PREFIX
 from nearcast.model.filter import Filter, atoms
@@ -51,7 +51,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def situation_document(data: Mapping[str, Any], where: Mark, settings: Settings) -> Situation:
     """The rule that a document asks for. Raises `DefinitionError` with every fault."""
     reader = DocumentReader(settings.limits)
-    found = read_situation(from_data(data, where), settings, reader)
+    found = read_situation(from_data(data, where, MAX_VALUES), settings, reader)
     reader.refuse()
     assert found is not None, "without a fault there is a rule"
     return found
@@ -60,7 +60,7 @@ def situation_document(data: Mapping[str, Any], where: Mark, settings: Settings)
 def action_document(data: Mapping[str, Any], where: Mark, settings: Settings) -> Action:
     """The action that a document asks for. Raises `DefinitionError` with every fault."""
     reader = DocumentReader(settings.limits)
-    found = read_action(from_data(data, where), settings, reader)
+    found = read_action(from_data(data, where, MAX_VALUES), settings, reader)
     reader.refuse()
     assert found is not None, "without a fault there is an action"
     return found

@@ -13,9 +13,9 @@ from typing import Any
 
 from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language import cql2
-from nearcast.language.cql2.filter_limits import MAX_DEPTH, text_limits, too_large
+from nearcast.language.cql2.filter_limits import MAX_ATOMS, MAX_DEPTH, text_limits, too_large, too_many_atoms
 from nearcast.language.definitions.degree_limits import beyond_degrees
-from nearcast.language.nodes import DocumentNode, DocumentReader, from_data
+from nearcast.language.nodes import MAX_VALUES, DocumentNode, DocumentReader, from_data
 from nearcast.language.quantities import bounded, read_duration, relevance_of
 from nearcast.language.trees import all_of, any_of
 from nearcast.model.filter import And, Atom, Filter, Not, Or, PlainNot, atoms
@@ -116,9 +116,16 @@ def _branch(
         if node.value == []:
             reader.fault(f"{word}: at least one filter", node, came="none")
         return None
-    children = [_weighted(item, levels, reader, depth + 1, over_time) for item in nodes]
-    whole = [child for child in children if child]
-    if len(whole) < len(children):
+    whole, most = list[Weighted](), min(reader.limits.filter_atoms, MAX_ATOMS)
+    count = 0
+    for index, item in enumerate(nodes):
+        child = _weighted(item, levels, reader, depth + 1, over_time)
+        whole += [child] if child else []
+        count += len(child.relevance) if child else 0
+        if count > most:
+            reader.note_raised(too_many_atoms(most, count, node.where, whole=index + 1 == len(nodes)))
+            return None
+    if len(whole) < len(nodes):
         return None
     join = all_of if word == "all" else any_of
     relevance = tuple(value for child in whole for value in child.relevance)
@@ -133,7 +140,7 @@ def _leaf(
         return None
     try:
         filter = (
-            cql2.parse_node(node, over_time)
+            cql2.parse_node(node, over_time, text_limits(reader.limits))
             if text is None
             else cql2.parse(
                 text,
@@ -187,7 +194,7 @@ def subscription_document(data: Mapping[str, Any], where: Mark, settings: Settin
     """The subscription that a document asks for. Raises `DefinitionError` with every fault."""
     settings = settings or Settings()
     reader = DocumentReader(settings.limits)
-    subscription = read_subscription(from_data(data, where), settings, reader)
+    subscription = read_subscription(from_data(data, where, MAX_VALUES), settings, reader)
     if subscription is not None:
         reader.faults.extend(beyond_degrees(subscription.filter, settings.channels))
     reader.refuse()

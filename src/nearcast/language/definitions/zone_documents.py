@@ -12,7 +12,7 @@ from nearcast.errors import DefinitionError, Fault, Mark
 from nearcast.language.definitions.filter_warnings import never_holding, types_of
 from nearcast.language.definitions.relation_documents import filter_faults
 from nearcast.language.definitions.subscription_documents import filter_data, read_filter
-from nearcast.language.nodes import DocumentNode, DocumentReader, closest, from_data, listed
+from nearcast.language.nodes import MAX_VALUES, DocumentNode, DocumentReader, closest, from_data, listed
 from nearcast.language.quantities import read_duration, read_metres
 from nearcast.model.changes import ZoneShapesChange
 from nearcast.model.event import Coordinates
@@ -51,7 +51,7 @@ def read_zone_rule(
 def zone_rule_document(data: Mapping[str, Any], where: Mark, limits: Limits | None = None) -> ZoneRule:
     """The rule that a document asks for. Raises `DefinitionError` with every fault."""
     reader = DocumentReader(limits)
-    rule = read_zone_rule(from_data(data, where), None, reader)
+    rule = read_zone_rule(from_data(data, where, MAX_VALUES), None, reader)
     reader.refuse()
     assert rule is not None, "without a fault there is a rule"
     return rule
