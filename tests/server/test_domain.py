@@ -22,7 +22,9 @@ from nearcast.journal.memory import MemoryJournal
 from nearcast.journal.seam import Journal
 from nearcast.journal.server_register import MemoryRegister, ServerRecord
 from nearcast.server.access import tokens_from
+from nearcast.server.admin.documents import MEASURED
 from nearcast.server.config import ServerLimits
+from nearcast.server.domain import server_domain
 from nearcast.server.domain.directory import ServerDirectory
 from tests.server.conftest import Running, received, run, running, unit, until
 
@@ -30,6 +32,9 @@ QUICK = ServerLimits(renew_seconds=0.05, lapse_seconds=60.0, follow_seconds=0.01
 """Servers that look at each other often, and take none for dead that is only held up; two sessions more than the share
 are too many.
 """
+
+
+RESTRICTED = {"awareness": {"bandwidth": {"maximum": 3750}}, "matrix": "restriction"}
 
 
 @contextlib.asynccontextmanager
@@ -92,6 +97,47 @@ def test_what_was_acknowledged_at_one_server_is_not_sent_by_another() -> None:
                 status = (await server.http.get("/status")).json()
                 assert (0, 40) == (status["balance"], status["outcomes"]["acknowledged"])
             assert len(set(outcomes(north.journal))) == len(outcomes(north.journal)) == 40
+
+    run(test)
+
+
+@pytest.mark.parametrize("away", [False, True])
+def test_what_was_measured_moves_with_the_session(away: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As old as it was, so nothing is written, and what it makes withheld stays so; until a reading says otherwise. Of
+    who was away for long it lapses.
+    """
+    if away:
+        monkeypatch.setattr(server_domain, "MOVE_SECONDS", 0.0)
+
+    def reading(server: Running) -> tuple[float | None, float | None]:
+        client = server.service.session_manager.registry.clients["a"]
+        return client.readings.get("bandwidth"), client.moments.get("bandwidth")
+
+    async def test() -> None:
+        async with two() as (north, south):
+            (await north.http.put("/settings", json=RESTRICTED)).raise_for_status()
+            await north.declare("a", relevance=0.3)
+            (await north.http.put("/clients/a", json={"readings": {"bandwidth": 3000}})).raise_for_status()
+            await knows(south, "a")
+            async with north.client("a") as client:
+                await client.connected()
+                session = north.service.session_manager.session("a")
+                north.service.client_updates.update(session, {"readings": {"bandwidth": 9.0}}, MEASURED)
+                await until(lambda: 9.0 == reading(south)[0])
+            measured = reading(south)
+            await until(lambda: not south.service.domain.places.of("a").connected)
+            await north.publish(unit("e1"))
+            events = north.journal.end("events")
+            async with south.client("a") as client:
+                await client.connected()
+                if not away:
+                    session = south.service.session_manager.session("a")
+                    await until(lambda: {-1: 1} == session.waiting.by_priority())
+                    assert (measured, 9.0 * 125) == (reading(south), session.pace.rate())
+                    assert events == north.journal.end("events")
+                    await client.say(readings={"bandwidth": 3700.0})
+                assert "e1" == (await received(client, 1))[0].event["id"]
+                assert (3000.0 if away else 3700.0) == reading(south)[0]
 
     run(test)
 

@@ -79,6 +79,11 @@ class Pacing:
     _tokens: float = 0.0
     _filled: float | None = None
 
+    def begin_with(self, measured: float, now: float) -> None:
+        """What the link carried in kbit/s, as far as somebody measured it before; what is measured replaces it."""
+        if measured > 0:
+            self._rates.append((now, measured * BYTES_PER_KILOBIT))
+
     def delay(self, size: int, now: float) -> float | None:
         """Seconds until a delivery of this size may be sent, 0 for now; None: only after an acknowledgement."""
         if self._flights and (self._in_flight + size > self.window() or len(self._flights) >= GREATEST_COUNT):

@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 LINGER_SECONDS = 60.0
 """So long after the last other server is gone it is looked whether it writes after all."""
 
+MOVE_SECONDS = 30.0
+"""Who comes within so long after the connection to another server has moved: the link is the one it had there."""
+
 REVIEWED_TOGETHER = 1_000
 """Sessions that are looked at before others have their turn."""
 
@@ -70,6 +73,7 @@ class ServerDomain:
         self.beside = False
         self._others_seen = 0.0
         self._covering: dict[str, int] = {}
+        self._moved = set[str]()
         self._seen: frozenset[tuple[str, str, bool]] = frozenset()
         session_manager.keeps, session_manager.left = self.keeps, self._left
         session_manager.greeting = self._greeting
@@ -249,8 +253,14 @@ class ServerDomain:
         """A row of the log of sessions takes effect."""
         before = self.places.fold(claim)
         place, own = self.places.of(claim.client), self.session_manager.instance
+        if claim.ends is None:
+            self._moved.discard(claim.client)
         if before and claim.instance == own:
-            self._note_move(claim.client, self.directory.is_alive(before.server, before.instance), before.server)
+            alive = self.directory.is_alive(before.server, before.instance)
+            self._note_move(claim.client, alive, before.server)
+            lately = alive if before.connected else clock.age(before.left) < MOVE_SECONDS
+            if lately and claim.takeover is not None:
+                self._moved.add(claim.client)
         elif place and place.instance != own and claim.ends is None:
             # Of the same holder it is an old connection: should it live, it is to come again instead of giving up.
             session = self.session_manager.sessions.get(claim.client)
@@ -258,6 +268,12 @@ class ServerDomain:
             reason = f"another connection took over this session, at server {place.server[:40]}"
             self.session_manager.lose(claim.client, GOING_AWAY if same else TAKEN_OVER, reason)
         self.session_manager.review(claim.client)
+
+    def moved_here(self, client: str) -> bool:
+        """Whether a session that was claimed just now was connected at another server a moment ago; told once."""
+        moved = client in self._moved
+        self._moved.discard(client)
+        return moved
 
     def _note_move(self, client: str, handed_over: bool, server: str) -> None:
         known = self.session_manager.membership.changed(client) <= self._covering.get(client, 0)

@@ -8,7 +8,7 @@ alone before or the claim is old, takes nothing from others.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 import pyarrow as pa
@@ -20,7 +20,8 @@ from nearcast.server import clock
 @dataclass(frozen=True, slots=True)
 class SessionClaim:
     """A row of the log: a server, in one run of it, claims a client's session; or, with `ends`, the connection of the
-    claim at that position is gone. `takeover` of None: it states what it has.
+    claim at that position is gone. `takeover` of None: it states what it has. `time` is when it was written, in seconds
+    since 1970.
     """
 
     client: str
@@ -30,17 +31,21 @@ class SessionClaim:
     takeover: bool | None = False
     ends: int | None = None
     position: int = 0
+    time: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPlace:
-    """Where a session is, by the claim at `position`; `connected`: somebody is, and by which name."""
+    """Where a session is, by the claim at `position`; `connected`: somebody is, and by which name; else until when
+    somebody was, in seconds since 1970.
+    """
 
     server: str
     instance: str
     holder: str | None
     position: int
     connected: bool = True
+    left: float = 0.0
 
 
 class SessionPlaces:
@@ -66,7 +71,7 @@ class SessionPlaces:
         before = self._places.get(claim.client)
         if claim.ends is not None:
             if before and before.position == claim.ends:
-                self._places[claim.client] = replace(before, connected=False, holder=None)
+                self._places[claim.client] = replace(before, connected=False, holder=None, left=claim.time)
             return None
         if not (claim.takeover or self._counts(claim, before)):
             return None
@@ -116,5 +121,6 @@ def claim_table(claims: list[SessionClaim]) -> pa.Table:
 def claims_in(rows: pa.Table) -> Iterator[SessionClaim]:
     """The claims of rows of the log, in order."""
     names = ("client", "server", "instance", "holder", "takeover", "ends", "position")
-    columns = (rows.column(name).to_pylist() for name in names)
-    return (SessionClaim(*row) for row in zip(*columns, strict=True))
+    columns = [rows.column(name).to_pylist() for name in names]
+    times = [time.timestamp() for time in rows.column("time").to_pylist()]
+    return (SessionClaim(*row) for row in zip(*columns, times, strict=True))

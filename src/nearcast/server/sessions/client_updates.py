@@ -5,7 +5,8 @@ readings that change a class, or begin to; other readings and positions at most 
 journal does not drown. Where settings hold classes, the class goes with a reading: who reads the journal has not heard
 all that led to it. Of what a client says faster than it may, the newest of each waits together until it takes effect.
 
-A measured bandwidth is a reading as well, of the source `MEASURED`. It lapses when a connection begins, and when
+A measured bandwidth is a reading as well, of the source `MEASURED`. It lapses when a connection begins, unless the
+session has come from another server a moment ago: then the link is the same, and the reading as old as it was. And when
 something waits and nothing fills the link any more: then the reading is what was stated, or unknown, in the journal
 too. Else what a slow moment made the matrix withhold would never be sent, and so never be measured again.
 
@@ -317,6 +318,19 @@ class ClientUpdates:
         self._measured[client.id] = now
         log.info("bandwidth measured client=%s kbit_per_second=%.1f", client.id, present)
         self.update(session, {"readings": measured_so}, MEASURED)
+
+    def begin(self, session: Session, moved: bool) -> None:
+        """A connection has the session. What was measured of the one before counts on if the session has `moved` here
+        from another server, until this one has measured; else it lapses.
+        """
+        measured = session.client.readings.get(BANDWIDTH)
+        if not moved or measured is None or measured == session.stated:
+            self.lapse(session)
+            return
+        session.pace.begin_with(measured, clock.steady())
+        # As if this server had measured it: near a bound it must not flap.
+        self._measured[session.client.id] = clock.steady()
+        log.info("measured bandwidth taken over client=%s kbit_per_second=%.1f", session.client.id, measured)
 
     def lapse(self, session: Session) -> bool:
         """Makes the client's bandwidth what it stated, or unknown, if it was measured; whether it was."""

@@ -95,7 +95,7 @@ async def stream(socket: WebSocket, id: str) -> None:
         return
     session = service.session_manager.connect(id, connection, "websocket", _holder(socket))
     log.info("client connected client=%s kind=websocket session=%d", id, session.connections)
-    service.client_updates.lapse(session)
+    service.client_updates.begin(session, service.domain.moved_here(id))
     # Two tasks: what a client says is heard also while sending waits for its slow link.
     sending = asyncio.create_task(_pump(session, connection, service))
     pinging = asyncio.create_task(_ping(session, connection, service))
@@ -403,7 +403,7 @@ async def _event_stream(
     try:
         service.session_manager.connect(id, connection, "sse", _holder(request))
         log.info("client connected client=%s kind=sse session=%d", id, session.connections)
-        service.client_updates.lapse(session)
+        service.client_updates.begin(session, service.domain.moved_here(id))
         sending = asyncio.create_task(_pump(session, connection, service))
         while True:
             try:
