@@ -1,4 +1,6 @@
-"""What is derived within limits that are met is what plain references read, however the journal is cut."""
+"""What is derived within limits that are met is what plain references read, however the journal is cut, and whoever
+reads it restarted.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -20,6 +23,7 @@ from nearcast.language.definitions import files
 from nearcast.model.columns import DELIVERIES, EVENTS, to_table
 from nearcast.model.event import Event
 from nearcast.model.subscription import Settings
+from nearcast.pipeline.snapshots import load, save
 from nearcast.stages.decide import replay
 from nearcast.stages.fold import StateFold
 from nearcast.state.derived import derived_of
@@ -62,24 +66,29 @@ def _reports(seed: int, count: int, chance: random.Random, settings: Settings) -
         yield replace(event, accepted=now, node=chance.choice(("server-1", "server-2")))
 
 
-def decided(events: pa.Table, cuts: list[int]) -> tuple[list[object], list[object], StateFold]:
-    """What is derived, and what is delivered, where a journal is read in parts."""
+def decided(events: pa.Table, cuts: list[int], folder: Path) -> tuple[list[object], list[object], StateFold]:
+    """What is derived, and what is delivered, where a journal is read in parts, after each of which comes a restart."""
     known, bounds = StateFold(), [0, *sorted(cuts), len(events)]
-    parts = (events.slice(first, last - first) for first, last in pairwise(bounds))
     derived, deliveries = [EVENTS.empty_table()], [DELIVERIES.empty_table()]
-    for batch, found in replay(known, parts, changes):
-        derived.append(derived_of(batch.events))
-        deliveries.append(found)
+    for first, last in pairwise(bounds):
+        for batch, found in replay(known, iter([events.slice(first, last - first)]), changes):
+            derived.append(derived_of(batch.events))
+            deliveries.append(found)
+        if last < len(events):
+            save(known, folder)
+            forgotten = known.forgotten
+            known = load(folder, known.position)
+            known.forgotten = forgotten
     return pa.concat_tables(derived).to_pylist(), pa.concat_tables(deliveries).to_pylist(), known
 
 
 @pytest.mark.parametrize("seed", [*KEPT, *(pytest.param(one, marks=pytest.mark.long) for one in range(50))])
-def test_what_is_derived_within_limits_is_what_is_read_plainly(seed: int) -> None:
+def test_what_is_derived_within_limits_is_what_is_read_plainly(seed: int, tmp_path: Path) -> None:
     """Who is forgotten, which pairs do not begin, and which reports do not wait is so for everybody who reads."""
     events, chance = written(seed, 80), random.Random(f"cuts {seed}")
     plain = PlainReading(own_clocks(events))
     expected = pa.concat_tables([EVENTS.empty_table(), *plain.read(events)]).to_pylist()
-    derived, deliveries, known = decided(events, [])
+    derived, deliveries, known = decided(events, [], tmp_path)
     assert (expected, plain.forgotten) == (derived, known.forgotten)
-    again = decided(events, sorted(chance.sample(range(len(events)), 12)))
+    again = decided(events, sorted(chance.sample(range(1, len(events)), 6)), tmp_path)
     assert (derived, deliveries, known.forgotten) == (*again[:2], again[2].forgotten)

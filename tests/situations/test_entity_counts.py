@@ -197,6 +197,14 @@ def test_a_rule_counts_the_reports_behind_its_definition(scene: type[PlainScene]
     assert [(5, "later", "begin"), (5, "inside", "begin")] == phases(found)
 
 
+@pytest.mark.parametrize("where", [{}, {"within": None, "area": "building-7"}], ids=["around", "in a place"])
+def test_a_rule_that_counts_begins_after_a_restart(where: dict[str, Any]) -> None:
+    """Those who reported before count, and whoever makes it enough is seen to."""
+    stage = SituationStage()
+    advanced(stage, defined([crowd(3, **where)]), table_of([person(0, "a"), person(1, "b")]))
+    assert [(3, "crowd", "begin")] == phases(advanced(restarted(stage), [], table_of([person(2, "c")], 2)))
+
+
 def test_what_is_counted_is_stored_where_rules_are_made_ready_later() -> None:
     """As a rule went, and nothing has come since."""
     stage = SituationStage()

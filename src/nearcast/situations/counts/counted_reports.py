@@ -49,6 +49,8 @@ class IndexedEntityCounts:
         self.passing: list[int] = []
         self.unplaced: set[str] = set()
         self._names: dict[str, int] = {}
+        self._levels: Mapping[str, Collection[int]] = {}
+        self._looks: Sequence[tuple[str, CountLook]] = ()
         self._missed: dict[str, int] = {}
         self._cells = ReportCells((), ())
         self._slots: dict[str, int] = {}
@@ -79,6 +81,7 @@ class IndexedEntityCounts:
         reports = [one for one in self.everything() if one.name in levels]
         self._missed = {name: moment for name, moment in self._missed.items() if name in levels}
         self._names = {name: number for number, name in enumerate(levels)}
+        self._levels, self._looks = levels, looks
         self.areas, self._inside, self.total = areas, {}, 0
         self._slots, self._free, self._partly, self._reports = {}, [], set(), []
         self._followers, self._in_places = {}, {}
@@ -320,7 +323,11 @@ class IndexedEntityCounts:
     def restore(self, reports: Iterable[ContextReading], missed: Mapping[str, int]) -> None:
         """Puts back what `everything` and `missed` gave; also what is counted when rules are made ready."""
         reports = list(reports)
-        self.prepare(dict.fromkeys([*self.names, *missed, *(one.name for one in reports)], ()), self.areas)
+        asked = dict(self._levels)
+        for name in (*missed, *(one.name for one in reports)):
+            asked.setdefault(name, ())
+        # With the looks of the rules: without them no report would complete one.
+        self.prepare(asked, self.areas, self._looks)
         self._missed |= missed
         self._insert_all(reports)
 
