@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
@@ -29,6 +30,7 @@ from nearcast.server import webhook_post
 from nearcast.server.action_runner import ActionRunner
 from nearcast.server.action_targets import ActionTarget
 from nearcast.server.config import ServerLimits
+from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions.outcomes import RefusedInput
 from nearcast.server.webhook_post import ActionFailed
@@ -67,6 +69,7 @@ class Scene:
 
     def __init__(self, *effects: Effect, mark: Path | None = None) -> None:
         self.journal, self.letters = MemoryJournal(), []  # type: ignore[var-annotated]
+        self.unwritten: list[Exception] = []
         self.registry = Registry()
         self.registry.actions["act"] = Action("act", parse("Fire", Mark("here")), effects)
         self.mark, self.metrics = mark, ServerMetrics()
@@ -80,12 +83,18 @@ class Scene:
         self.journal.commit_range("derived", to_table([event]), position)
         return payload
 
+    async def bury(self, letter: RefusedInput) -> None:
+        """Writes a dead letter, unless it is to fail."""
+        if self.unwritten:
+            raise self.unwritten.pop(0)
+        self.letters.append(letter)
+
     @asynccontextmanager
     async def running(self, limits: ServerLimits = LIMITS) -> AsyncIterator[ActionRunner]:
         actions = ActionRunner(
             self.journal,
             self.registry,
-            self.letters.append,
+            self.bury,
             self.metrics,
             self.mark,
             0.001,
@@ -172,6 +181,26 @@ def test_what_is_refused_for_good_is_not_tried_again(monkeypatch: pytest.MonkeyP
         assert all(reason.endswith("given up at attempt 1") for reason in scene.reasons)
 
     run(test)
+
+
+def test_what_is_given_up_is_done_only_once_its_dead_letter_is_written(tmp_path: Path) -> None:
+    """While the journal takes no letter the mark stays: who goes on in its place would run the action again."""
+
+    async def fail() -> None:
+        receiver = Receiver(400)
+        async with receiver.serving():
+            scene = Scene(Webhook(receiver.url), mark=tmp_path / "mark")
+            scene.unwritten = [JournalError("full"), QueueFull(), *[JournalError("away")] * 1_000]
+            async with scene.running() as actions:
+                scene.call(1)
+                await until(lambda: len(scene.unwritten) < 1_000)
+                assert ([], 0) == (scene.letters, actions.through)
+                scene.unwritten.clear()
+                await until(lambda: actions.noted == 1)
+        assert ["expected an answer of 200 to 299, got 400; given up at attempt 1"] == scene.reasons
+        assert 1 == len(receiver.got)
+
+    run(fail)
 
 
 def test_a_webhook_is_never_unsigned_by_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,7 +386,7 @@ def test_this_machine_is_reached_only_where_that_is_allowed(url: str) -> None:
 
     async def test() -> None:
         scene = Scene(Webhook(url))
-        actions = ActionRunner(scene.journal, scene.registry, scene.letters.append, scene.metrics, None, 0.001)
+        actions = ActionRunner(scene.journal, scene.registry, scene.bury, scene.metrics, None, 0.001)
         task = asyncio.create_task(actions.run())
         await until(lambda: actions.noted is not None)
         scene.call(1)
@@ -484,8 +513,7 @@ def test_of_two_servers_one_runs_the_actions(tmp_path: Path) -> None:
 
     async def test() -> None:
         first, second = (
-            ActionRunner(MemoryJournal(), Registry(), lambda letter: None, ServerMetrics(), tmp_path / "mark")
-            for _ in range(2)
+            ActionRunner(MemoryJournal(), Registry(), AsyncMock(), ServerMetrics(), tmp_path / "mark") for _ in range(2)
         )
         read: list[ActionRunner] = []
         for one in (first, second):

@@ -24,6 +24,7 @@ from tests.server.test_actions import Receiver
 MACHINE = """
 import asyncio, sys
 from pathlib import Path
+from unittest.mock import AsyncMock
 from nearcast.errors import Mark
 from nearcast.journal.jetstream import role_lease
 from nearcast.journal.jetstream.nats_journal import NatsJournal
@@ -38,7 +39,7 @@ registry = Registry()
 registry.actions["act"] = Action("act", parse("Fire", Mark("here")), (Webhook(sys.argv[2]),))
 journal, mark = NatsJournal(sys.argv[1]), Path(sys.argv[3])
 mark.parent.mkdir()
-runner = ActionRunner(journal, registry, print, ServerMetrics(), mark, 0.01, private=True)
+runner = ActionRunner(journal, registry, AsyncMock(), ServerMetrics(), mark, 0.01, private=True)
 read = runner._read_mark
 runner._read_mark = lambda: print("leads", flush=True) or read()
 asyncio.run(runner.run())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_what_a_relation_tells_calls_for_it(tmp_path: Path) -> None:
     )
 
     def runner() -> TriggeredActions:
-        return TriggeredActions(journal, registry, lambda letter: None, ServerMetrics(), tmp_path / "mark")
+        return TriggeredActions(journal, registry, AsyncMock(), ServerMetrics(), tmp_path / "mark")
 
     first = runner()
     assert 0 == first._read_mark()

@@ -2,9 +2,9 @@
 
 At least once: the position up to which everything has been run, or given up, is kept in a small file, and with a
 journal that has notes there too; a server that dies, or another that goes on in its place, runs what came after it
-again. What does not succeed is tried again after growing pauses, and is a dead letter in
-the end. The action is the one that its definition says now: an event names it, and holds no URL. What is for one
-target waits for nothing that is for another (`action_targets`).
+again. What does not succeed is tried again after growing pauses, and is a dead letter in the end: done it is only when
+that is durable. The action is the one that its definition says now: an event names it, and holds no URL. What is for
+one target waits for nothing that is for another (`action_targets`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager
 from functools import cache, partial
@@ -31,12 +31,14 @@ from nearcast.journal.seam import HeldRole, Journal
 from nearcast.model.columns import to_events
 from nearcast.model.event import Event
 from nearcast.model.situation import ACTION_TYPE, PLUG_INS, Run, Webhook
+from nearcast.runtime.backoff import backoff
 from nearcast.runtime.error_log import RateLimitedErrorLog
 from nearcast.runtime.file_lock import try_lock
 from nearcast.runtime.plug_ins import plug_ins
 from nearcast.server import clock
 from nearcast.server.action_targets import ActionTarget
 from nearcast.server.config import ServerLimits
+from nearcast.server.ingest.group_commit import QueueFull
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.sessions.outcomes import RefusedInput, note
 from nearcast.server.webhook_post import ActionFailed, post, webhook_client
@@ -51,7 +53,11 @@ TURN_SECONDS = 1.0
 LOOK_SECONDS = 5.0
 """So often the journal is looked at though nobody said that more is decided."""
 
-Bury = Callable[[RefusedInput], None]
+LETTERS = 1_000
+"""Dead letters that are being written; with so many nothing more is begun before some are."""
+
+Bury = Callable[[RefusedInput], Awaitable[object]]
+"""Writes a dead letter, and waits until it is durable. Raises `JournalError`, and `QueueFull` where too many wait."""
 
 
 class ActionRunner:
@@ -91,6 +97,7 @@ class ActionRunner:
         self.noted: int | None = None
         self._decided, self._looked = decided, (-1, 0.0)
         self._open: dict[int, Event] = {}
+        self._burying: set[asyncio.Task[None]] = set()
         self._targets: dict[str, ActionTarget] = {}
 
     @property
@@ -150,6 +157,10 @@ class ActionRunner:
             self.noted = None
             # Before their client ends.
             await asyncio.gather(*(target.close() for target in self._targets.values()))
+            # What has no letter yet is run again by whoever goes on.
+            for task in self._burying:
+                task.cancel()
+            await asyncio.gather(*self._burying, return_exceptions=True)
             self._targets, self._open, self._looked = {}, {}, (-1, 0.0)
             await (await made).aclose()
 
@@ -178,6 +189,8 @@ class ActionRunner:
     async def _step(self, http: httpx.AsyncClient) -> None:
         end = await self._end_of_log()
         while self._through < end:
+            while len(self._burying) >= LETTERS:
+                await asyncio.wait(self._burying, return_when=asyncio.FIRST_COMPLETED)
             fitting = partial(self.journal.end_within_bytes, self.log, self._through, ROWS, BYTES)
             count = min(end, await asyncio.to_thread(fitting)) - self._through
             for event in await asyncio.to_thread(self._calls, self._through, count):
@@ -229,16 +242,34 @@ class ActionRunner:
         self.metrics.actions.labels(json.loads(event.payload)["data"]["effect"], "tried").inc()
 
     def _end(self, event: Event, reason: str | None, attempt: int) -> None:
-        self._open.pop(id(event), None)
         data = json.loads(event.payload)["data"]
         if reason is None:
+            self._open.pop(id(event), None)
             self.metrics.actions.labels(data["effect"], "done").inc()
             return
         outcome = "given up" if attempt else "overflowed"
         log.warning("action %s id=%r attempt=%d reason=%r", outcome, event.id, attempt, reason)
         self.metrics.actions.labels(data["effect"], outcome).inc()
         reason = f"{reason}; given up at attempt {attempt}" if attempt else f"{reason}; given up unrun"
-        self._write_dead_letter(RefusedInput(f"action {data['action']}", reason, event.payload, clock.now()))
+        letter = RefusedInput(f"action {data['action']}", reason, event.payload, clock.now())
+        task = asyncio.create_task(self._bury(event, letter))
+        self._burying.add(task)
+        task.add_done_callback(self._burying.discard)
+
+    async def _bury(self, event: Event, letter: RefusedInput) -> None:
+        """Writes a dead letter, and again until it is written; till then the action is not done."""
+        pauses = backoff(self._pause, self._limits.action_pause_seconds)
+        while True:
+            try:
+                await self._write_dead_letter(letter)
+            except (JournalError, QueueFull) as error:
+                self.metrics.errors.labels("dead letters").inc()
+                self._error_log.failed("dead letters of actions", error)
+                await asyncio.sleep(next(pauses))
+            else:
+                self._error_log.works("dead letters of actions")
+                self._open.pop(id(event), None)
+                return
 
     async def _once(self, event: Event, http: httpx.AsyncClient) -> None:
         """Runs it. Raises `ActionFailed`, whatever happens: what ended this task otherwise would be lost without a

@@ -33,7 +33,7 @@ from nearcast.server.domain.session_places import SessionClaim, claim_table
 from nearcast.server.ingest.definition_offload import DefinitionOffload
 from nearcast.server.ingest.definition_pacing import DefinitionPacing
 from nearcast.server.ingest.entry import EventEntry
-from nearcast.server.ingest.group_commit import GroupCommit, QueueFull
+from nearcast.server.ingest.group_commit import GroupCommit
 from nearcast.server.ingest.wanted_filters import ForwardedFilters
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.request_bodies import RequestBodies
@@ -143,7 +143,7 @@ class AccessServer:
             kind(
                 journal,
                 self.session_manager.registry,
-                self._write_dead_letter,
+                lambda letter: self.dead_letters.submit([letter]),
                 self.metrics,
                 None if settled is None else settled.with_name(settled.name + mark),
                 error_log=self.error_log,
@@ -311,14 +311,6 @@ class AccessServer:
                 room = False
                 self.metrics.errors.labels("housekeeping").inc()
                 log.exception("readings not withdrawn")
-
-    def _write_dead_letter(self, letter: RefusedInput) -> None:
-        """Puts what was given up into the dead letters, as far as there is room."""
-        try:
-            self.dead_letters.submit([letter]).add_done_callback(lambda written: written.exception())
-        except QueueFull:
-            self.metrics.errors.labels("dead letters").inc()
-            log.warning("dead letters full dropped=1")
 
     async def _keep_watermark(self) -> None:
         checkpoint = SettledCheckpoint(None, "")
