@@ -330,7 +330,7 @@ def test_what_is_no_history_of_a_system_is_told_in_a_line(system: Path, tmp_path
     assert "malformed block" in said(copy)
     with closing(sqlite3.connect(journal_path(copy))) as file:
         file.execute("PRAGMA user_version = 3")
-    assert "expected format 5, got 3, which a version before wrote; start the system once with this one" in said(copy)
+    assert "expected format 6, got 3, which a version before wrote; start the system once with this one" in said(copy)
 
 
 @pytest.mark.parametrize(

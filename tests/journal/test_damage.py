@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nearcast.errors import JournalError
-from nearcast.journal import block_checksums
+from nearcast.journal import block_checksums, encoded_rows
 from nearcast.journal.sqlite import SqliteJournal
 from nearcast.journal.tables import block_table as module
 from nearcast.model.columns import DEAD_LETTERS, LOGS
@@ -122,6 +122,22 @@ def test_damage_is_not_merged_into_sound_blocks(file: Path) -> None:
         assert 15 == journal.end("events")
 
 
+def test_a_journal_without_lengths_in_its_blocks_goes_on_with_them(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there is read as it is; a version that cannot read what comes then leaves the file alone."""
+    with monkeypatch.context() as before, closing(SqliteJournal(file)) as journal:
+        before.setattr(encoded_rows, "LENGTHS_ROWS", 1 << 40)
+        journal.append("events", events(range(500)))
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("PRAGMA user_version = 5")
+    with closing(SqliteJournal(file)) as journal:
+        journal.append("events", events(range(500, 1_000)))
+        assert [str(number) for number in range(1_000)] == journal.read("events", 0, 1_000).column("id").to_pylist()
+    with closing(sqlite3.connect(file)) as connection:
+        marks = "SELECT hex(substr(rows, 1, 1)) FROM blocks WHERE log = 'events' ORDER BY last"
+        assert [("28",), ("4C",)] == connection.execute(marks).fetchall()
+        assert [(6,)] == connection.execute("PRAGMA user_version").fetchall()
+
+
 def test_blocks_whose_checksums_a_version_before_made_are_checked_by_these(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,7 +156,7 @@ def test_blocks_whose_checksums_a_version_before_made_are_checked_by_these(
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         lengths = "SELECT DISTINCT length(checksum) FROM blocks WHERE log = 'events' ORDER BY 1"
         assert [(8,), (16,)] == connection.execute(lengths).fetchall()
-        assert [(5,)] == connection.execute("PRAGMA user_version").fetchall()
+        assert [(6,)] == connection.execute("PRAGMA user_version").fetchall()
         connection.execute("UPDATE blocks SET rows = zeroblob(length(rows)) WHERE log = 'events' AND first = 1")
     with closing(SqliteJournal(file)) as journal, pytest.raises(JournalError, match="malformed block"):
         journal.read("events", 0, 100)

@@ -130,7 +130,7 @@ def test_a_newer_format_is_refused(sqlite: SqliteJournal, file: Path) -> None:
     """A journal that a newer version wrote is not touched."""
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(JournalError, match="expected format 5, got 99"):
+    with pytest.raises(JournalError, match="expected format 6, got 99"):
         SqliteJournal(file)
 
 
@@ -156,7 +156,7 @@ def test_a_journal_of_a_format_before_is_taken_over(
     assert [None] * 3 + ["north"] * 27 == found.column("node").to_pylist()
     assert [None] * 3 + ["s 1"] * 27 == found.column("about").to_pylist()
     with closing(sqlite3.connect(file)) as connection:
-        assert (5,) == connection.execute("PRAGMA user_version").fetchone()
+        assert (6,) == connection.execute("PRAGMA user_version").fetchone()
 
 
 def test_securing_a_journal_brings_its_newest_commits_to_the_disk(

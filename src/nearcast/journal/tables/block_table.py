@@ -130,7 +130,7 @@ def begin_with_oldest(connection: sqlite3.Connection, log: str) -> None:
 def put_rows(connection: sqlite3.Connection, log: str, rows: pa.Table, tier: int, previous: int) -> int:
     """Puts rows as one block behind the one of a number; its own number."""
     positions = positions_of(rows)
-    size, content = encoded_rows(rows)
+    size, content = encoded_rows(rows, lengths=True)
     block = StoredBlock(0, int(positions[0]), int(positions[-1]), tier, size, previous, None, content)
     return _insert(connection, log, block)
 

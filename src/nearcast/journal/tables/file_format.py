@@ -9,15 +9,17 @@ from nearcast.journal.block_checksums import UNCHECKED
 from nearcast.journal.tables.block_table import BLOCKS
 from nearcast.journal.tables.key_table import KEYS
 
-FORMAT = 5
+FORMAT = 6
 """The version of the tables and blocks below, kept in the file; a file of a newer format is not touched."""
 
 BEFORE = (2, 3)
 """The formats before: their blocks have no checksums, their events no entry node or no name beside subject and source.
 Such a file is taken over, and its blocks are read as they are."""
 
-ALIKE = 4
-"""The format before, whose blocks have checksums that are made in another way; it is read as it is."""
+ALIKE = (4, 5)
+"""Formats before that are read as they are: 4 has checksums of blocks that are made in another way, and none has blocks
+with lengths in the place of offsets.
+"""
 
 APPLICATION = 0x6E656172
 """Marks an SQLite file as a journal of nearcast ("near" in ASCII)."""
@@ -41,7 +43,7 @@ def refuse_to_change(connection: sqlite3.Connection, path: str) -> None:
             f"journal {path}: expected format {FORMAT}, got {version}, which a version before wrote;"
             " start the system once with this one, or `nearcast explain` on a copy of the file: either takes it over"
         )
-    if application == APPLICATION and version == ALIKE:
+    if application == APPLICATION and version in ALIKE:
         return
     if not tables or not _is_journal(connection, path):
         raise JournalError(f"journal {path}: expected a journal, got an empty file; give another path")
@@ -71,7 +73,7 @@ def prepare_file(connection: sqlite3.Connection, path: str) -> None:
 def _is_journal(connection: sqlite3.Connection, path: str) -> bool:
     """True for a journal of this format, False for an empty file; `JournalError` for anything else."""
     application, version, tables = _marks(connection)
-    if application == APPLICATION and version in (*BEFORE, ALIKE, FORMAT):
+    if application == APPLICATION and version in (*BEFORE, *ALIKE, FORMAT):
         return version == FORMAT or _taken_over(connection)
     if application == APPLICATION:
         raise JournalError(
@@ -108,7 +110,7 @@ def _taken_over(connection: sqlite3.Connection) -> bool:
             [last] = connection.execute("SELECT coalesce(max(number), 0) FROM blocks").fetchone()
             connection.execute("INSERT OR REPLACE INTO ends (log, position) VALUES (?, ?)", (UNCHECKED, last))
         # By the number a version that would lose the entry nodes, as it merges blocks, leaves the file alone, and so
-        # does one to which all new blocks were damaged.
+        # does one to which all new blocks were damaged, or which cannot read them.
         connection.execute(f"PRAGMA user_version = {FORMAT}")
         if own:
             connection.execute("COMMIT")
