@@ -14,7 +14,8 @@ from unittest.mock import patch
 import pytest
 
 from nearcast.errors import JournalError, SetupError
-from nearcast.journal.jetstream import log_chain
+from nearcast.journal.encoded_rows import LENGTHS
+from nearcast.journal.jetstream import log_chain, nats_journal, stream_checks
 from nearcast.journal.jetstream.nats_connection import Unanswered
 from nearcast.journal.jetstream.nats_journal import NatsJournal
 from nearcast.journal.jetstream.stream_api import JetStream, StreamMessage
@@ -273,6 +274,26 @@ def test_a_journal_that_is_only_read_writes_nothing(nats: NatsJournal, new_strea
                 write()
     with pytest.raises(JournalError, match="stream not found"):
         NatsJournal(new_stream(), read_only=True)
+
+
+def test_a_stream_of_the_format_before_goes_on_in_that(
+    new_stream: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the version that made it can read all of it; a new stream has shorter blocks, and a newer one is refused."""
+    begun, marks = {"1": new_stream(), "2": new_stream(), "3": new_stream()}, {}
+    for format, url in begun.items():
+        with monkeypatch.context() as making:
+            making.setattr(nats_journal, "FORMAT", format)
+            making.setattr(stream_checks, "FORMAT", format)
+            NatsJournal(url).close()
+    for format in "12":
+        with closing(NatsJournal(begun[format])) as journal:
+            journal.append("events", events(range(500)))
+            assert [*map(str, range(500))] == ids(journal.read("events", 0, 500))
+            marks[format] = {content[:1] for _, content in journal._chains["events"].blocks(0, 500)}
+    assert {"1": {b"\x28"}, "2": {LENGTHS}} == marks
+    with pytest.raises(JournalError, match="expected format 2, got 3; use the version of nearcast that wrote it"):
+        NatsJournal(begun["3"])
 
 
 def test_a_stream_of_another_program_is_refused(nats_server: NatsServer) -> None:

@@ -33,7 +33,15 @@ from nearcast.journal.jetstream.nats_connection import Unanswered
 from nearcast.journal.jetstream.news_listener import NewsListener
 from nearcast.journal.jetstream.role_lease import RoleLease
 from nearcast.journal.jetstream.stream_api import JetStream, WrongSequence
-from nearcast.journal.jetstream.stream_checks import FORMAT, IDENTITY, VERSION, SameStream, durability, identity_of
+from nearcast.journal.jetstream.stream_checks import (
+    FORMAT,
+    IDENTITY,
+    VERSION,
+    SameStream,
+    durability,
+    has_lengths,
+    identity_of,
+)
 from nearcast.journal.jetstream.stream_notes import StreamNotes
 from nearcast.journal.jetstream.stream_objects import StreamObjects
 from nearcast.journal.jetstream.trim_marks import ROLLUP, TrimMarks
@@ -128,6 +136,7 @@ class NatsJournal(Journal):
             metadata = {IDENTITY: uuid.uuid4().hex, VERSION: FORMAT}
             found = self._stream.make([f"{name}.>"], metadata=metadata)
         identity = identity_of(self._stream, found)
+        self._lengths = has_lengths(found)
         if not self.read_only:
             found = self._stream.grow(found)
         self._durability, self.durable = durability(self._stream, found)
@@ -195,7 +204,9 @@ class NatsJournal(Journal):
             return self._append_rows(log, rows)
 
     def _append_rows(self, log: str, rows: pa.Table) -> list[int]:
-        last = self._chains[log].append(lambda tail: _contents(numbered(rows, tail.through), tail.through + len(rows)))
+        last = self._chains[log].append(
+            lambda tail: self._contents(numbered(rows, tail.through), tail.through + len(rows))
+        )
         through = last.head.through if last else 0
         return list(range(through - len(rows) + 1, through + 1))
 
@@ -223,7 +234,7 @@ class NatsJournal(Journal):
             known = self._ids_until(tail).known(keys)
             fresh[:], positions[:] = fresh_rows(keys, known, tail.through)
             new = rows if len(fresh) == len(rows) else rows.take(pa.array(fresh, pa.int64()))
-            return _contents(numbered(new, tail.through), tail.through + len(fresh), always)
+            return self._contents(numbered(new, tail.through), tail.through + len(fresh), always)
 
         last = self._chains["events"].append(build, group=group)
         if last:
@@ -264,6 +275,16 @@ class NatsJournal(Journal):
         if message and opened("events", sequence, message.data).checksum != checksum:
             raise DamagedChain(f"log 'events': block {number}, up to position {position}, was replaced by another")
 
+    def _contents(self, rows: pa.Table, through: int, empty: bool = False) -> list[BlockContent]:
+        """Rows, which have their positions, as blocks through a position; `empty`: also where there are none."""
+        found: list[BlockContent] = []
+        for part in cut_rows(rows):
+            size, content = encoded_rows(part, self._lengths)
+            found.append(BlockContent(content, size, len(part), int(positions_of(part)[-1])))
+        if found:
+            return [*found[:-1], found[-1]._replace(through=through)]
+        return [BlockContent(b"", 0, 0, through)] if empty else []
+
     def commit_range(self, log: str, rows: pa.Table, through: int) -> None:
         """See `Journal.commit_range`."""
         rows = ascending(log, rows, through)
@@ -276,7 +297,7 @@ class NatsJournal(Journal):
                 )
             if through <= tail.through:
                 return []
-            return _contents(within(rows, tail.through, through), through, True)
+            return self._contents(within(rows, tail.through, through), through, True)
 
         with self._telling():
             self._refuse_to_write()
@@ -440,17 +461,6 @@ class NatsJournal(Journal):
 def _token(log: str) -> str:
     """A log's name as a part of a subject."""
     return log.replace(" ", "-") if log in LOGS else log.encode().hex()
-
-
-def _contents(rows: pa.Table, through: int, empty: bool = False) -> list[BlockContent]:
-    """Rows, which have their positions, as blocks through a position; `empty`: also where there are none."""
-    found: list[BlockContent] = []
-    for part in cut_rows(rows):
-        size, content = encoded_rows(part)
-        found.append(BlockContent(content, size, len(part), int(positions_of(part)[-1])))
-    if found:
-        return [*found[:-1], found[-1]._replace(through=through)]
-    return [BlockContent(b"", 0, 0, through)] if empty else []
 
 
 def _decoded(log: str, block: ChainedBlock, content: bytes) -> pa.Table:

@@ -13,8 +13,11 @@ from nearcast.errors import JournalError
 from nearcast.journal.jetstream.chained_blocks import DamagedChain
 from nearcast.journal.jetstream.stream_api import JetStream
 
-FORMAT = "1"
-"""The version of messages and subjects, in the stream's metadata; a stream of another is not touched."""
+FORMAT, BEFORE = "2", "1"
+"""The version of messages and subjects, in the stream's metadata; a stream of another is not touched. One of the format
+before goes on in that, so that the version that made it can read it: its blocks have no lengths in the place of
+offsets.
+"""
 
 IDENTITY, VERSION = "nearcast-journal", "nearcast-format"
 """What a stream's metadata has: which journal it is, whatever its name, and of which format."""
@@ -43,7 +46,7 @@ def identity_of(stream: JetStream, found: Mapping[str, Any]) -> str:
     metadata = found["config"].get("metadata") or {}
     if IDENTITY not in metadata:
         raise JournalError(f"journal {stream.address}: expected a journal, got another program's stream; give another")
-    if metadata.get(VERSION) != FORMAT:
+    if metadata.get(VERSION) not in (BEFORE, FORMAT):
         came = f"{metadata.get(VERSION)}; use the version of nearcast that wrote it"
         raise JournalError(f"journal {stream.address}: expected format {FORMAT}, got {came}")
     for name, allowed in NEEDED.items():
@@ -53,6 +56,11 @@ def identity_of(stream: JetStream, found: Mapping[str, Any]) -> str:
                 f" {found['config'].get(name)}: it would not keep all; change that with `nats stream edit`"
             )
     return str(metadata[IDENTITY])
+
+
+def has_lengths(found: Mapping[str, Any]) -> bool:
+    """Whether blocks of a stream may have lengths in the place of offsets (`encoded_rows`)."""
+    return bool(found["config"]["metadata"][VERSION] == FORMAT)
 
 
 class SameStream:
