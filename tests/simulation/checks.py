@@ -23,6 +23,7 @@ from nearcast.state.registry import Registry
 from tests.simulation.disturbed_journal import DisturbedJournal
 from tests.simulation.plain_reading import plainly_derived
 from tests.simulation.simulated_system import Received, SimulatedSystem
+from tests.simulation.webhook_checks import unrun, webhook_faults
 
 FAULTY = "faulty change "
 """What the ids of control events begin with that the pipeline refuses."""
@@ -54,6 +55,8 @@ def is_settled(system: SimulatedSystem) -> bool:
     journal = system.journal
     if system.publishing or journal.end("deliveries") < journal.end("events"):
         return False
+    if unrun(system):
+        return False
     ended = {key_of(row, "event") for row in rows(journal, "outcomes")}
     return all(key_of(row) in ended for row in rows(journal, "deliveries"))
 
@@ -70,6 +73,7 @@ def faults(system: SimulatedSystem) -> Iterator[str]:
     yield from otherwise_archived(system)
     yield from repeated_dead_letters(system)
     yield from unsettled(system)
+    yield from webhook_faults(system)
     gone = {key_of(row, "event") for row in system.journal.gone["outcomes"]}
     told, prompt = told_at(system.journal), decided_at_once(system.journal)
     for found in system.received:

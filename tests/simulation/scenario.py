@@ -18,6 +18,7 @@ from nearcast.model.event import Event
 from tests.simulation import world
 from tests.simulation.checks import FAULTY, faults, is_settled, rows, unbalanced
 from tests.simulation.gap_watch import GapWatch
+from tests.simulation.simulated_endpoint import HOST, MOODS
 from tests.simulation.simulated_system import SimulatedSystem, simulated
 from tests.system import history
 
@@ -68,6 +69,12 @@ def run(seed: int, seconds: float = SECONDS, calm: bool = False) -> Outcome:
         if limiting.random() < 0.4:
             definitions["limits"] = world.limits(limiting)
             system.note(f"within the limits {definitions['limits']}")
+        hooked = random.Random(f"hooks {seed}")
+        if hooked.random() < 0.4:
+            definitions["actions"] = world.actions(definitions, hooked)
+            system.start_webhooks(definitions["actions"])
+            if not calm:
+                system.loop.create_task(change_mood(system, hooked, seconds))
         system.deciding = chance.choice((0.0, 0.05, 1.0))
         system.define(definitions)
         system.start_pipeline("pipeline")
@@ -125,6 +132,19 @@ async def write_faulty_changes(system: SimulatedSystem, chance: random.Random, s
         changes = [Event(id, "nearcast.client", "faulty", payload=b"{}", accepted=accepted) for id in ids]
         system.journal.append("events", to_table(changes))
         number += len(ids)
+
+
+async def change_mood(system: SimulatedSystem, chance: random.Random, seconds: float) -> None:
+    """Lets where webhooks are posted to answer in one way and then in another; now and then it is killed."""
+    while system.loop.time() < seconds:
+        system.hooks.mood = chance.choice(MOODS)
+        system.note(f"webhooks: {system.hooks.mood}")
+        await asyncio.sleep(chance.expovariate(1 / 10.0))
+        if chance.random() < 0.1:
+            system.kill(HOST)
+            await asyncio.sleep(chance.uniform(0.0, 20.0))
+            system.hooks.start()
+    system.hooks.mood = "well"
 
 
 async def _go_on(system: SimulatedSystem, chance: random.Random, seconds: float, calm: bool, found: list[str]) -> None:

@@ -192,7 +192,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.chance.uniform(0.0, 0.0005)
 
     async def getaddrinfo(self, host: Any, port: Any, **more: Any) -> list[Any]:
-        return [(2, 1, 6, "", (host, port))]
+        return [(2, 1, 6, "", (host.decode() if isinstance(host, bytes) else host, port))]
 
     async def create_connection(self, factory: Any, host: Any = None, port: Any = None, **more: Any) -> Any:
         return await self.network.connect(factory, host, port)

@@ -7,6 +7,7 @@ in order. Where two hosts do not reach each other, what is under way waits until
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -121,10 +122,17 @@ class SimulatedServer(asyncio.AbstractServer):
 
 
 class SimulatedSocket:
-    """The address of a socket."""
+    """The address of a socket, and of the one that it is connected to."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._address = host, port
+    family = socket.AF_INET
+
+    def __init__(self, host: str, port: int, peer: tuple[str, int] | None = None) -> None:
+        self._address, self._peer = (host, port), peer
+
+    def getpeername(self) -> tuple[str, int] | None:
+        return self._peer
+
+    def setsockopt(self, *option: object) -> None: ...
 
     def getsockname(self) -> tuple[str, int]:
         return self._address
@@ -138,7 +146,7 @@ class SimulatedTransport(asyncio.Transport):
     def __init__(
         self, network: SimulatedNetwork, process: SimulatedProcess, here: tuple[str, int], there: tuple[str, int]
     ) -> None:
-        super().__init__({"sockname": here, "peername": there})
+        super().__init__({"sockname": here, "peername": there, "socket": SimulatedSocket(*here, there)})
         self._network, self.process = network, process
         self.peer: SimulatedTransport
         self._protocol: Any = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import threading
 import time
@@ -36,7 +37,7 @@ from nearcast.pipeline.monitoring import PipelineMetrics
 from nearcast.pipeline.retrying_journal import RetryingJournal
 from nearcast.pipeline.ticks import LOOK, TickWriter
 from nearcast.runtime.passed_time import PassedTime
-from nearcast.server import app, clock
+from nearcast.server import action_runner, app, clock
 from nearcast.server.access import RIGHTS, AccessToken
 from nearcast.server.clock import ServerClock
 from nearcast.server.config import ServerConfig
@@ -44,6 +45,7 @@ from nearcast.server.service import AccessServer
 from nearcast.server.sessions import journal_tailer
 from tests.simulation.disturbed_journal import DisturbedJournal
 from tests.simulation.retention_checks import ReadPosition
+from tests.simulation.simulated_endpoint import WebhookEndpoint
 from tests.simulation.simulated_loop import (
     SimulatedEvent,
     SimulatedFuture,
@@ -69,16 +71,24 @@ Document = dict[str, Any]
 class SimulatedAccessServer(AccessServer):
     """A server that keeps its watermark in a folder of the simulation, and whose event loop nobody watches.
 
-    `refused` says why it did not start.
+    `refused` says why it did not start; `triggers` are the marks that servers have noted of what triggers actions.
     """
 
     folder: Path
+    settled: Path | None = None
+    triggers: list[int]
     refused = ""
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, config: ServerConfig, journal: DisturbedJournal, _: None) -> None:
+        super().__init__(config, journal, self.settled)
         self._mark = self.folder / f"settled-{self.config.node}"
         self.loop_monitor.run = _nothing  # type: ignore[method-assign]
+        self._write_trigger = self.triggered._write_mark
+        self.triggered._write_mark = self._note_trigger  # type: ignore[method-assign]
+
+    def _note_trigger(self, position: int) -> None:
+        self._write_trigger(position)
+        self.triggers.append(position)
 
     async def start(self) -> None:
         try:
@@ -86,6 +96,22 @@ class SimulatedAccessServer(AccessServer):
         except Exception as error:
             self.refused = str(error)
             raise
+
+
+class LockFiles:
+    """Files that processes of the simulation hold until they are dead, as `try_lock` has it for real ones."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self._holders: dict[Path, SimulatedProcess] = {}
+
+    def try_lock(self, path: Path) -> int | None:
+        """Something that is to be closed; None where another process has the file."""
+        holder = self._holders.get(path)
+        if holder is not None and holder.alive and holder is not self._loop.current:
+            return None
+        self._holders[path] = self._loop.current
+        return os.open(os.devnull, os.O_RDONLY)
 
 
 class ClockOfEachServer:
@@ -134,6 +160,8 @@ class SimulatedSystem:
     accepted: dict[tuple[str, str], int] = field(default_factory=dict)
     publishing: int = 0
     archiving: bool = False
+    actions: list[Document] = field(default_factory=list)
+    """Actions that call for webhooks."""
     processes: dict[str, SimulatedProcess] = field(default_factory=dict)
     services: dict[str, SimulatedAccessServer] = field(default_factory=dict)
     deaths: list[str] = field(default_factory=list)
@@ -145,6 +173,7 @@ class SimulatedSystem:
         self.network = SimulatedNetwork(self.loop)
         self.journal = DisturbedJournal(self.loop)
         self.journal.readers = self.readers
+        self.hooks = WebhookEndpoint(self, random.Random(f"hooks {self.loop.chance.random()}"))
         self.chance = random.Random(f"system {self.loop.chance.random()}")
 
     def note(self, what: str) -> None:
@@ -162,6 +191,17 @@ class SimulatedSystem:
                 yield ReadPosition(run, "outcomes", follower.outcomes)
         if self.archiving and (manifest := read_manifest(self.archive)):
             yield from (ReadPosition("archive", log, manifest.through(log)) for log in LOGS)
+
+    def start_webhooks(self, actions: list[Document]) -> None:
+        """Starts where webhooks are posted to; servers, who share a folder, keep there how far they have run them."""
+        self.actions = actions
+        SimulatedAccessServer.settled = self.folder / "settled"
+        self.hooks.start()
+
+    @property
+    def triggered_from(self) -> int | None:
+        """Behind which position what is decided calls for actions: that at which somebody first noted it."""
+        return next(iter(SimulatedAccessServer.triggers), None)
 
     @property
     def urls(self) -> list[str]:
@@ -194,7 +234,12 @@ class SimulatedSystem:
 
         async def serve(process: SimulatedProcess) -> None:
             config = ServerConfig(
-                Path("unused"), port=PORT, node=host, url=f"http://{host}:{PORT}", tokens=(EVERYTHING,)
+                Path("unused"),
+                port=PORT,
+                node=host,
+                url=f"http://{host}:{PORT}",
+                tokens=(EVERYTHING,),
+                private_webhooks=True,
             )
             server = app.server_of(config, self.journal)
             serving = asyncio.ensure_future(_serve_until_it_ends(server, host))
@@ -269,8 +314,7 @@ class SimulatedSystem:
         """A process ended by itself: another one is started in its place."""
         if not process.alive or self.processes[host] is not process:
             return
-        # Pipelines wait for what passes by itself: they end of what is damaged alone.
-        wanted = any(told in why for told in self.journal.told) and (host[:8] != "pipeline" or "damaged" in why)
+        wanted = self._is_wanted(host, why)
         self.note(f"died {host}, {'as is to be' if wanted else 'and nobody did anything'}: {why}")
         self.deaths.append(f"{host}: {why}")
         if not wanted:
@@ -279,6 +323,14 @@ class SimulatedSystem:
         self.services.pop(host, None)
         self.network.kill(process)
         self.loop.schedule(self.loop.world, RESTART_SECONDS, start, host)
+
+    def _is_wanted(self, host: str, why: str) -> bool:
+        """Whether a process is to end for a reason, as of what was done."""
+        if host.startswith("app "):
+            # What the run before it asked for, which was killed, may come to a server later than what it asks for.
+            return "took over" in why and sum(f"app {one.client}" == host for one in self.received) > 1
+        # Pipelines wait for what passes by itself: they end of what is damaged alone.
+        return any(told in why for told in self.journal.told) and (host[:8] != "pipeline" or "damaged" in why)
 
     def start_receiver(self, id: str, slow: float = 0.0) -> None:
         """Starts a client's application."""
@@ -395,9 +447,12 @@ def simulated(seed: object, folder: Path, servers: list[str]) -> Iterator[Simula
             (follower, "monotonic", loop.time),
             (app, "AccessServer", SimulatedAccessServer),
             (SimulatedAccessServer, "folder", folder),
+            (SimulatedAccessServer, "settled", None),
+            (SimulatedAccessServer, "triggers", []),
+            (action_runner, "try_lock", LockFiles(loop).try_lock),
             (clock, "_clock", ClockOfEachServer(loop)),
         ):
-            stack.enter_context(mock.patch.object(where, name, what, create=name == "folder"))
+            stack.enter_context(mock.patch.object(where, name, what, create=name in ("folder", "triggers")))
         random.seed(f"chance {seed}")
         stack.callback(random.setstate, state)
         logging.getLogger().addHandler(unexpected)

@@ -7,19 +7,21 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from nearcast.errors import JournalError
 from nearcast.journal.memory import Gap
 from nearcast.pipeline import journal_retention
+from nearcast.server.action_runner import ActionRunner
+from tests.simulation import scenario
 from tests.simulation.scenario import run
 from tests.simulation.simulated_loop import BEGAN
 from tests.simulation.simulated_system import simulated
 from tests.system import history
 
-KEPT = [1_003, 1_012]
+KEPT = [304, 1_003, 1_012]
 """Seeds that found something once."""
 
 
@@ -76,6 +78,14 @@ def test_pipelines_that_end_while_events_are_lost_are_no_fault() -> None:
     outcome = run(38, 90.0)
     assert [] == outcome.faults
     assert 10 < sum("died pipeline, as is to be" in one for one in outcome.story) == outcome.deaths
+
+
+def test_webhooks_are_posted_and_what_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is accepted, or is a dead letter; one that is neither for its letter was not written is told."""
+    assert [] == run(6, 20.0).faults
+    monkeypatch.setattr(ActionRunner, "_bury", AsyncMock())
+    monkeypatch.setattr(scenario, "MOODS", ("refuses",))
+    assert any("was neither accepted nor is it a dead letter" in one for one in run(6, 20.0).faults)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,9 @@ CHANNELS: Document = {
 }
 """Ships have a clock of their own, that of walkers cannot be trusted."""
 
+HOOKS = "http://hooks:9000/called"
+"""Where webhooks are posted to."""
+
 DERIVED = ("nearcast.relation", "nearcast.zone", "nearcast.situation")
 
 
@@ -44,6 +47,14 @@ def definitions(clients: list[str], chance: random.Random) -> Document:
         filter = f"type = '{DERIVED[number % 3]}'"
         found["subscriptions"].append({"id": f"derived of {id}", "client": id, "filter": filter, "relevance": [0.5]})
     return found
+
+
+def actions(definitions: Document, chance: random.Random) -> list[Document]:
+    """Webhooks for what subscriptions select, and where something is derived, for that."""
+    forms: list[Document] = [{"subscription": chance.choice(definitions["subscriptions"])["id"]}]
+    if "relations" in definitions:
+        forms += [{"relation": "relation 0"}, {"when": chance.choice(("Fire", "Crowd")), "phases": ["begin", "end"]}]
+    return [{"id": f"hook {number}", "webhook": HOOKS, **form} for number, form in enumerate(forms)]
 
 
 def decide_at_once(definitions: Document, clients: list[str], chance: random.Random) -> None:
