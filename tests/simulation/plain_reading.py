@@ -24,6 +24,7 @@ from nearcast.state.repository import Repository, without_excess
 from nearcast.testing.situations import PlainScene
 from nearcast.zones.reference import PlainZones
 from nearcast.zones.zone_transitions import ZoneTransition
+from tests.simulation.plain_clocks import PlainClocks
 from tests.simulation.plain_forgetting import PlainLedger
 from tests.simulation.plain_relations import PlainRelations
 from tests.zones.plain_events import zone_events
@@ -38,6 +39,7 @@ class PlainReading:
     def __init__(self, own: Collection[str]) -> None:
         self._registry, self._repository = Registry(), Repository()
         self._relations, self._zones, self._situations = PlainRelations(own), PlainZones(), SituationStage(PlainScene)
+        self._situations._lanes.clocks = PlainClocks()  # type: ignore[assignment]
         self._ledger, self._gone = PlainLedger(), set[str]()
         self.forgotten = 0
         self._zones.set_clocks(dict.fromkeys(own, NEVER), NEVER)

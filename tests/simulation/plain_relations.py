@@ -9,11 +9,11 @@ from nearcast.model.changes import Change, ClockTick, RelationChange, RelationRe
 from nearcast.model.columns import EVENTS, to_events
 from nearcast.model.event import Event
 from nearcast.model.limits import Limits
-from nearcast.relations.lanes.scopes import Lane, lane_of
+from nearcast.relations.lanes.scopes import Lane
 from nearcast.state.derived import Cause, StageInput
-from nearcast.state.stream_clocks import StreamClocks
 from nearcast.testing.relations import Reference
 from tests.relations.late_reference import LateReference
+from tests.simulation.plain_clocks import plain_lane_of
 
 PROMPT: Lane = (None, 0, ())
 """Stands for all relations without lateness, whatever their scopes."""
@@ -75,7 +75,7 @@ class PlainRelations:
         change, cause = step
         match change:
             case RelationChange(relation):
-                lane = lane_of(relation, StreamClocks(given.registry.settings.channels))
+                lane = plain_lane_of(relation, given.registry.settings.channels)
                 lane = lane if lane[1] else PROMPT
                 before = self._where.get(relation.id, lane)
                 self._where[relation.id] = lane
