@@ -29,15 +29,25 @@ def test_pieces_are_the_batch_with_few_definitions_each(defined: list[bool], cha
 
 
 def test_large_definitions_are_pieces_of_their_own() -> None:
-    """However few they are: each is read and planned for long, and what came between them need not wait."""
-    sizes = [10, 900, 10, 10, 10, 1_200, 10]
-    given = {
-        "position": pa.array(range(1, len(sizes) + 1), pa.int64()),
-        "type": pa.array([CONTROL] * len(sizes), pa.string()),
-        "payload": pa.array([b"-" * size for size in sizes], pa.binary()),
-    }
-    table = pa.table([given.get(field.name, pa.nulls(len(sizes), field.type)) for field in EVENTS], schema=EVENTS)
-    assert [2, 6, 7] == [through for _, through in chunk_batch(table, len(sizes), 100, 900)]
+    """However few they are: each is read and planned for long, and neither what came before it nor what came between
+    them need wait.
+    """
+    for sizes, reports, expected in (
+        ([10, 900, 10, 10, 10, 1_200, 10], [], [1, 2, 5, 6, 7]),
+        ([10, 10, 10, 900, 10], [0, 1, 4], [3, 5]),
+        ([900, 10, 900, 900, 10], [1, 4], [1, 2, 3, 5]),
+        ([900], [], [1]),
+    ):
+        types = [OTHER if row in reports else CONTROL for row in range(len(sizes))]
+        given = {
+            "position": pa.array(range(1, len(sizes) + 1), pa.int64()),
+            "type": pa.array(types, pa.string()),
+            "payload": pa.array([b"-" * size for size in sizes], pa.binary()),
+        }
+        table = pa.table([given.get(field.name, pa.nulls(len(sizes), field.type)) for field in EVENTS], schema=EVENTS)
+        pieces = list(chunk_batch(table, len(sizes), 100, 900))
+        assert expected == [through for _, through in pieces]
+        assert table == pa.concat_tables([piece for piece, _ in pieces])
 
 
 def test_long_definitions_are_pieces_of_their_own_before_short_ones_of_as_many_bytes() -> None:

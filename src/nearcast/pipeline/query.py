@@ -36,8 +36,9 @@ is as idle as all else. To plan and begin the next one costs 60 ms, in which not
 as deciding a small one takes.
 """
 
-REST_SECONDS = 0.05
-"""After a stretch it rests as long as that took, but no longer than this: what comes meanwhile is decided together."""
+REST_SECONDS = 0.02
+"""After a stretch it rests as long as that took, but no longer than this: what comes meanwhile is decided together.
+Where a stretch took longer, as with a large definition, enough has come already, and has waited."""
 
 IDLE_SECONDS = 30.0
 """Seconds for which it is waited at once for what comes."""
@@ -203,9 +204,13 @@ def _ends(events: pa.Table, control: Integers, changes: int, size: int) -> Itera
     """The rows with which pieces end, but for the last one."""
     lengths = pc.fill_null(pc.binary_length(events.column("payload").take(pa.array(control))), 0).to_numpy()
     weights = lengths + (DENSE_WEIGHT - 1) * np.maximum(lengths.astype(np.int64) - DENSE_BYTES, 0)
-    count = bytes_ = 0
-    for row, weight in zip(control.tolist()[:-1], weights.tolist(), strict=False):
+    begun = count = bytes_ = 0
+    for number, (row, weight) in enumerate(zip(control.tolist(), weights.tolist(), strict=True), 1):
+        # What came before one that fills a piece by itself need not wait for it.
+        if weight >= size and row > begun:
+            yield row - 1
+            begun, count, bytes_ = row, 0, 0
         count, bytes_ = count + 1, bytes_ + weight
-        if count >= changes or bytes_ >= size:
+        if number < len(control) and (count >= changes or bytes_ >= size):
             yield row
-            count = bytes_ = 0
+            begun, count, bytes_ = row + 1, 0, 0
