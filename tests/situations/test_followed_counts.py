@@ -22,6 +22,7 @@ from nearcast.testing.situations import PlainEntityCounts, PlainScene
 from tests.situations.scenes import advanced, defined, phases, rule, table_of, told
 from tests.situations.test_entity_counts import PEOPLE, REPORTS, SPOTS, crowd, person
 from tests.situations.test_lasting import END
+from tests.situations.test_stage import restarted
 
 
 def counted(least: int) -> Any:
@@ -135,8 +136,16 @@ def story(steps: Iterable[Any]) -> list[Event | str]:
     return [*found, END]
 
 
-def decided(stage: SituationStage, rules: Sequence[Any], steps: Sequence[Event | str], cuts: Iterable[int]) -> Any:
-    """What is derived of a story in batches; entities are forgotten between two."""
+def decided(
+    stage: SituationStage,
+    rules: Sequence[Any],
+    steps: Sequence[Event | str],
+    cuts: Iterable[int],
+    restarting: bool = False,
+) -> Any:
+    """What is derived of a story in batches; entities are forgotten between two. If it is `restarting`, each is decided
+    by the stage that is read from what the one before was stored as.
+    """
     found = advanced(stage, defined(rules), table_of([]))
     names = [number for number, one in enumerate(steps) if isinstance(one, str)]
     bounds = sorted({0, len(steps), *names, *(one + 1 for one in names), *(cut for cut in cuts if cut < len(steps))})
@@ -146,6 +155,7 @@ def decided(stage: SituationStage, rules: Sequence[Any], steps: Sequence[Event |
             stage.forget([here[0]])
         else:
             found += advanced(stage, [], table_of(here, first))  # type: ignore[arg-type]
+            stage = restarted(stage) if restarting else stage
     return [(one.position, one.payload) for one in found]
 
 
@@ -165,12 +175,16 @@ AROUND_NOBODY: list[Any] = [
     st.sampled_from([None, 6.0]),
     st.sampled_from([0, 3]),
     st.lists(st.integers(1, 40), max_size=4),
+    st.booleans(),
 )
-@example([*AROUND_NOBODY, (1, 0, "b", 90, "guest")], 2, None, 0, [])
+@example([*AROUND_NOBODY, (1, 0, "b", 90, "guest")], 2, None, 0, [], False)
+@example([(0, 0, "c", 0, "guest"), (0, 0, "b", 10, "guest")], 2, None, 0, [1], True)
 def test_rules_that_count_are_decided_as_the_reference_does(
-    steps: list[Any], least: int, valid: float | None, lateness: float, cuts: list[int]
+    steps: list[Any], least: int, valid: float | None, lateness: float, cuts: list[int], restarting: bool
 ) -> None:
-    """With entities that move, come late and are forgotten; around, in places, beside conditions and other counts."""
+    """With entities that move, come late and are forgotten, and after restarts; around, in places, beside conditions
+    and other counts.
+    """
     guests, lifts = f"count({PEOPLE})", "count(uform(kind = 'lift'))"
     rules = [
         crowd(least, valid=valid, within=40, lateness=lateness),
@@ -185,7 +199,7 @@ def test_rules_that_count_are_decided_as_the_reference_does(
     ]
     told_of = story(steps)
     expected = decided(SituationStage(PlainScene), rules, told_of, [])
-    assert expected == decided(SituationStage(), rules, told_of, cuts)
+    assert expected == decided(SituationStage(), rules, told_of, cuts, restarting)
 
 
 def test_one_who_counts_nowhere_counts_around_where_it_was() -> None:

@@ -91,11 +91,17 @@ class CountedEvents:
         columns = [
             (every, ~every) if condition is None else (next(true), next(false)) for condition in self._conditions
         ]
-        values = [[_counted(*both) for both in zip(*(one.tolist() for one in two), strict=True)] for two in columns]
+        codes = np.stack([true + 2 * ~(true | false) for true, false in columns], axis=1).astype(np.uint8)
+        rows, width = codes.tobytes(), len(self.names)
+        # Few rows differ from all others in what they say.
+        alike: dict[bytes, dict[str, Value]] = {}
         told = {one.row: one for one in reported}
         found = []
         for row in np.flatnonzero(~_are_own(table)).tolist():
-            own, counted = told.get(row), dict(zip(self.names, (one[row] for one in values), strict=True))
+            own, code = told.get(row), rows[row * width : (row + 1) * width]
+            counted = alike.get(code)
+            if counted is None:
+                counted = alike[code] = dict(zip(self.names, (SAID[one] for one in code), strict=True))
             place = None if own is None else own.place
             found.append(ReportedReadings(row, counted if own is None else {**own.read, **counted}, place))
         return found
@@ -114,8 +120,8 @@ class CountedEvents:
         return {name: reason for name, reason in why.items() if reason}
 
 
-def _counted(true: bool, false: bool) -> bool | str:
-    return true if true or false else UNKNOWN
+SAID = (False, True, UNKNOWN)
+"""What it is reported as whether an event counts: that it does not, does, and that nobody knows."""
 
 
 def _are_own(table: pa.Table) -> npt.NDArray[np.bool_]:

@@ -68,8 +68,12 @@ class SituationScene(SituationWorld, Protocol):
     def put_reading(self, reading: ContextReading) -> bool:
         """Takes a reading in; False only where neither a situation is concerned nor a rule completed."""
 
-    def put_readings(self, readings: Sequence[ContextReading], now: int) -> Sequence[ContextReading]:
-        """Takes in the readings of one event, at a moment; those of which anything may come."""
+    def put_readings(
+        self, readings: Sequence[ContextReading], now: int, denied: Sequence[str] = ()
+    ) -> Sequence[ContextReading]:
+        """Takes in the readings of one event, at a moment; those of which anything may come. As what is `denied` its
+        entity does not count: of many counts it counts for few, and a reading for each would take long.
+        """
 
     def unsettled(self, now: int) -> Iterable[SituationInstance]:
         """The situations that end at a moment, or sooner than was thought, by what was put or forgotten last, and that

@@ -141,8 +141,12 @@ class SituationEngine:
             yield from self._settle({self._rule(instance).order: _Work({instance: None})}, together, lapsed=True)
         self.now = max(self.now, now)
 
-    def fold_readings(self, readings: Sequence[ContextReading], cause: int) -> Iterable[SituationChanged]:
-        """Takes in the readings of one event, at the moment that it is; `expire_until` comes before it."""
+    def fold_readings(
+        self, readings: Sequence[ContextReading], cause: int, denied: Sequence[str] = ()
+    ) -> Iterable[SituationChanged]:
+        """Takes in the readings of one event, at the moment that it is; `expire_until` comes before it. As what is
+        `denied` its entity does not count.
+        """
         if not readings:
             return ()
         scene = self.scene
@@ -155,7 +159,7 @@ class SituationEngine:
         centre = readings[0].centre
         left = scene.left_by(centre.entity) if counted else ()
         # All of them are there before any is looked at.
-        telling = scene.put_readings(readings, self.now)
+        telling = scene.put_readings(readings, self.now, denied)
         unsettled = scene.unsettled(self.now) if counted else ()
         if not telling and not unsettled:
             return ()
@@ -181,11 +185,7 @@ class SituationEngine:
         self._look_at(self.scene.concerned(names, keys, centre), centre, pending, carrying)
 
     def _look_at(
-        self,
-        instances: Iterable[SituationInstance],
-        centre: SituationCentre,
-        pending: Pending,
-        carrying: bool = True,
+        self, instances: Iterable[SituationInstance], centre: SituationCentre, pending: Pending, carrying: bool = True
     ) -> None:
         for instance in instances:
             rule = self._rule(instance)

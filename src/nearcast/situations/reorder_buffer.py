@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from nearcast.model.event import Place
+from nearcast.model.values import Value
 from nearcast.situations.extract import LaneRows, Observation
 from nearcast.situations.instances import SituationChanged
 from nearcast.situations.lifecycle import SituationEngine
@@ -95,7 +96,8 @@ class ReorderBuffer:
                 places[one.entity] = (one.moment, place)
             if one.read:
                 engine.now = max(engine.now, time)
-                for found in engine.fold_readings(self._readings(one), one.position):
+                readings, denied = self._readings(one)
+                for found in engine.fold_readings(readings, one.position, denied):
                     yield row, found
         yield from self._lapsed(rows, len(times) - 1)
 
@@ -169,7 +171,8 @@ class ReorderBuffer:
             yield from self.engine.expire_until(one.moment, cause)
             self._place(one)
             if one.read:
-                yield from self.engine.fold_readings(self._newest(self._readings(one)), cause)
+                readings, denied = self._readings(one)
+                yield from self.engine.fold_readings(self._newest(readings), cause, denied)
         yield from self.engine.expire_until(time, cause)
 
     def _place(self, one: Observation) -> None:
@@ -186,8 +189,10 @@ class ReorderBuffer:
         found = ((one, newest(one.entity, one.name)) for one in readings)
         return [one for one, other in found if other is None or other.moment <= one.moment]
 
-    def _readings(self, one: Observation) -> list[ContextReading]:
-        """The readings of an event. It is where it says, else where its entity last was."""
+    def _readings(self, one: Observation) -> tuple[list[ContextReading], Sequence[str]]:
+        """The readings of an event, and as what its entity does not count; of these one is always a reading. It is
+        where it says, else where its entity last was.
+        """
         place, entity = one.place, one.entity
         if place is None and entity in self.places:
             place = self.places[entity][1]
@@ -196,7 +201,15 @@ class ReorderBuffer:
         if self.areas:
             areas = one.areas | self.areas.of(entity, None if place is one.place else place, one.named)
         moment, position = one.moment, one.position
-        return [ContextReading(name, value, entity, place, moment, position, areas) for name, value in one.read.items()]
+        told: Iterable[tuple[str, Value]] = one.read.items()
+        counted, denied = self.engine.scene.counts.names, list[str]()
+        if counted:
+            denied = [name for name, value in told if value is False and name in counted]
+            # Whatever readings came too late, one is left that says whose they are.
+            denied = denied[1:]
+            if denied:
+                told = [one for one in told if one[1] is not False or one[0] not in denied]
+        return [ContextReading(name, value, entity, place, moment, position, areas) for name, value in told], denied
 
     def centre(self, entity: str, place: Place | None) -> SituationCentre:
         """An entity as a middle: where it says it is, else where it last was."""

@@ -81,14 +81,16 @@ class SituationStore:
         self._plan = plan
         asked = list(asked_for(plan))
         levels: dict[str, set[int]] = defaultdict(set)
-        for rule, name in asked:
-            for sub in plan.served.get(name, (name,)):
-                levels[sub].add(level_of(rule.reach[name]))
-        areas = frozenset(rule.area for rule, _ in asked if rule.area is not None) | plan.zones
         counted = {leaf.counted.name for rule in all_rules(plan) for leaf in leaves(rule.tree) if leaf.counted}
+        for rule, name in asked:
+            # Who counts in a named place looks into no cells.
+            if name not in counted or (rule.area is None and rule.zones is None):
+                for sub in plan.served.get(name, (name,)):
+                    levels[sub].add(level_of(rule.reach[name]))
+        areas = frozenset(rule.area for rule, _ in asked if rule.area is not None) | plan.zones
         completing = TriggerIndex(plan)
         self._counting = CountTriggers(completing, sorted(counted))
-        self.counts.prepare({name: levels.pop(name) for name in sorted(counted)}, areas, self._counting.looks)
+        self.counts.prepare({name: levels.pop(name, set()) for name in sorted(counted)}, areas, self._counting.looks)
         self.readings.prepare(levels, areas, completing)
         self.windows.prepare(spans_of(all_rules(plan), plan.served))
         self._levels = sorted({level_of(metres) for rule, name in asked for metres in (rule.widest, rule.reach[name])})
@@ -103,28 +105,37 @@ class SituationStore:
         # A situation that nothing but what it rests on can change rests on what makes conditions hold.
         return self.readings.put_reading(reading) or bool(self._watched)
 
-    def put_readings(self, readings: Sequence[ContextReading], now: int) -> Sequence[ContextReading]:
+    def put_readings(
+        self, readings: Sequence[ContextReading], now: int, denied: Sequence[str] = ()
+    ) -> Sequence[ContextReading]:
         """Takes in the readings of one event; those of which anything may come."""
         counted = self.counts.names
         if not counted:
             return [one for one in readings if self.put_reading(one)]
-        own = [one for one in readings if one.name not in counted and self.put_reading(one)]
-        changing = self.counts.put_reports([one for one in readings if one.name in counted], now)
+        own, reports = list[ContextReading](), list[ContextReading]()
+        for one in readings:
+            if one.name in counted:
+                reports.append(one)
+            elif self.put_reading(one):
+                own.append(one)
+        changing = self.counts.put_reports(reports, now, denied)
         self._held.clear()
         for one in changing:
-            held = self._counting.held(one, self.counts, self._goes_on_there)
+            held = self._counting.held(one, self.counts, self._goes_on_around)
             if held:
                 self._held[one.name] = held
             if held or one.name in self._hearing:
                 own.append(one)
         return own
 
-    def _goes_on_there(self, rule: PlannedRule) -> bool:
-        """Whether a rule has a situation, in the one place where it looks, that no report of one event ends."""
+    def _goes_on_around(self, rule: PlannedRule, report: ContextReading) -> bool:
+        """Whether a situation of a rule is around a report that no report of its event ends: then no other begins."""
         running = self._by_rule.get(rule.id)
         if not running or not rule.only_counts or self.counts.shaken or self.counts.unplaced:
             return False
-        return all(self._keys[one].followers for one in running)
+        # Around whatever place there is the one where the rule looks.
+        near = running if rule.area is not None else self.around((rule,), report.centre, rule, rule.widest)
+        return any(self._keys[one].followers for one in near)
 
     def unsettled(self, now: int) -> Sequence[SituationInstance]:
         """The situations for which too few may count since reports were put last: `concerned` leaves these out."""

@@ -134,9 +134,12 @@ class PlainScene:
         self.readings.put_reading(reading)
         return True
 
-    def put_readings(self, readings: Sequence[ContextReading], now: int) -> Sequence[ContextReading]:
+    def put_readings(
+        self, readings: Sequence[ContextReading], now: int, denied: Sequence[str] = ()
+    ) -> Sequence[ContextReading]:
         """Takes in the readings of one event; those of which anything may come."""
-        return [one for one in readings if self.put_reading(one)]
+        without = [readings[0]._replace(name=name, value=False) for name in denied]
+        return [one for one in [*readings, *without] if self.put_reading(one)]
 
     def unsettled(self, now: int) -> Iterable[SituationInstance]:
         """None: `concerned` has them all."""

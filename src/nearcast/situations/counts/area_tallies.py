@@ -33,6 +33,15 @@ class AreaTally:
         del moments[bisect_left(moments, report.moment)]
         del self.positions[bisect_left(self.positions, report.position)]
 
+    def replace(self, old: ContextReading, new: ContextReading) -> None:
+        """Takes in the next report of an entity that is there, and says the same of whether it counts."""
+        self.reports[new.entity] = new
+        moments, positions = self.counted if new.value is True else self.unknown, self.positions
+        del moments[bisect_left(moments, old.moment)]
+        insort(moments, new.moment)
+        del positions[bisect_left(positions, old.position)]
+        insort(positions, new.position)
+
     def tally(self, area: CountedArea, enough: int, now: int, left_out: bool) -> EntityTally:
         """How many there are."""
         # All of them behind the definition: then the moments tell.

@@ -25,7 +25,8 @@ class CountTriggers:
         self.looks: list[tuple[str, CountLook]] = []
         self._by_look: list[TriggerCondition] = []
         self._around: dict[str, list[TriggerCondition]] = defaultdict(list)
-        self._inside: dict[str, list[tuple[TriggerCondition, int]]] = defaultdict(list)
+        self._inside: dict[str, list[tuple[TriggerCondition, int, tuple[str, str]]]] = defaultdict(list)
+        self._zones: dict[str, list[tuple[TriggerCondition, int, str]]] = defaultdict(list)
         self._always: dict[str, list[TriggerCondition]] = defaultdict(list)
         for name in names:
             for condition in completing.held(name, True):
@@ -35,8 +36,10 @@ class CountTriggers:
         leaf, rule = condition.leaf, condition.rule
         if leaf.counted is None or not _must_be_enough(leaf, rule):
             self._always[name].append(condition)
-        elif rule.area is not None or rule.zones is not None:
-            self._inside[name].append((condition, leaf.counted.enough))
+        elif rule.zones is not None:
+            self._zones[name].append((condition, leaf.counted.enough, rule.zones))
+        elif rule.area is not None:
+            self._inside[name].append((condition, leaf.counted.enough, (name, rule.area)))
         else:
             self._around[name].append(condition)
             self._by_look.append(condition)
@@ -44,9 +47,14 @@ class CountTriggers:
             self.looks.append((name, look))
 
     def held(
-        self, report: ContextReading, counts: IndexedEntityCounts, goes_on: Callable[[PlannedRule], bool]
+        self,
+        report: ContextReading,
+        counts: IndexedEntityCounts,
+        goes_on: Callable[[PlannedRule, ContextReading], bool],
     ) -> list[TriggerCondition]:
-        """Those of a report that was just put. `goes_on`: whether a rule has a situation that nothing ends by now."""
+        """Those of a report that was just put. `goes_on`: whether a situation of a rule that nothing ends by now is
+        around a report.
+        """
         if report.value is not True:
             return []
         name, found = report.name, list(self._always.get(report.name, ()))
@@ -54,14 +62,15 @@ class CountTriggers:
             # Without a place nothing is known of what is around.
             found += self._around.get(name, ())
         else:
-            passing = (self._by_look[look] for look in counts.passing)
-            found += (one for one in passing if name in one.served)
-        for one, enough in self._inside.get(name, ()):
-            if one.rule.area is None:
-                areas: Iterable[str] = (area for area in report.areas if area.startswith(one.rule.zones or ""))
-                if any(counts.inside(name, area) >= enough for area in areas):
+            for look in counts.passing:
+                one = self._by_look[look]
+                if name in one.served and not goes_on(one.rule, report):
                     found.append(one)
-            elif counts.inside(name, one.rule.area) >= enough and not goes_on(one.rule):
+        for one, enough, place in self._inside.get(name, ()):
+            if counts.at(place) >= enough and not goes_on(one.rule, report):
+                found.append(one)
+        for one, enough, zones in self._zones.get(name, ()):
+            if any(counts.at((name, area)) >= enough for area in report.areas if area.startswith(zones)):
                 found.append(one)
         return found
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping, S
 
 from nearcast.geo.distance import distance
 from nearcast.model.limits import Limits
+from nearcast.model.values import Value
 from nearcast.situations.counts.area_tallies import AreaTally
 from nearcast.situations.counts.entity_counts import (
     FOR_EVER,
@@ -48,6 +49,7 @@ class IndexedEntityCounts:
         self.shaken: list[Follower] = []
         self.passing: list[int] = []
         self.unplaced: set[str] = set()
+        self._order: list[str] = []
         self._names: dict[str, int] = {}
         self._levels: Mapping[str, Collection[int]] = {}
         self._looks: Sequence[tuple[str, CountLook]] = ()
@@ -80,8 +82,8 @@ class IndexedEntityCounts:
         """
         reports = [one for one in self.everything() if one.name in levels]
         self._missed = {name: moment for name, moment in self._missed.items() if name in levels}
-        self._names = {name: number for number, name in enumerate(levels)}
-        self._levels, self._looks = levels, looks
+        self._levels, self._looks, self._order = levels, looks, list(levels)
+        self._names = {name: number for number, name in enumerate(self._order)}
         self.areas, self._inside, self.total = areas, {}, 0
         self._slots, self._free, self._partly, self._reports = {}, [], set(), []
         self._followers, self._in_places = {}, {}
@@ -89,24 +91,28 @@ class IndexedEntityCounts:
         self._cells = ReportCells([tuple(found) for found in levels.values()], own)
         self._insert_all(reports)
 
-    def put_reports(self, reports: Sequence[ContextReading], now: int) -> list[ContextReading]:
+    def put_reports(
+        self, reports: Sequence[ContextReading], now: int, denied: Sequence[str] = ()
+    ) -> list[ContextReading]:
         """Takes in reports of one entity, of one event at a moment, where they are the newest; those that may change a
-        count.
+        count. As what is `denied` it does not count, by the same event.
         """
         self.shaken, self.passing, self.unplaced = [], [], set()
         if not reports:
             return []
-        first = reports[0]
+        first, numbers = reports[0], self._names
         slot = self._slots.get(first.entity)
         if slot is None or first.entity in self._partly:
-            slot = self._admitted(first.entity, reports)
+            slot = self._admitted(
+                first, [*((one.name, one.value) for one in reports), *((one, False) for one in denied)]
+            )
             if slot is None:
                 return []
-        numbers = self._names
-        said, by_number = [UNTOLD] * len(numbers), dict[int, ContextReading]()
+        said = [UNTOLD] * len(numbers)
+        for name in denied:
+            said[numbers[name]] = FALSE
         for one in reports:
-            number = numbers[one.name]
-            said[number], by_number[number] = SAID[one.value], one
+            said[numbers[one.name]] = SAID[one.value]
         point = point_of(first.place)
         changes, shaken, looks = self._cells.put(slot, tuple(said), point, first.moment, first.position, now)
         if shaken:
@@ -114,22 +120,33 @@ class IndexedEntityCounts:
         if looks:
             order = self._cells.order
             self.passing = [order[one] for one in looks]
-        return self._changed(changes, by_number)
+        return self._changed(changes, reports) if changes else []
 
-    def _changed(self, changes: list[int], reports: Mapping[int, ContextReading]) -> list[ContextReading]:
+    def _changed(self, changes: list[int], reports: Sequence[ContextReading]) -> list[ContextReading]:
         """Takes in what cells say that reports change, in their order; these reports."""
         kept, telling = self._reports, []
         for at in range(0, len(changes), 4):
             number, before, node, _ = changes[at : at + 4]
-            one = reports[number]
+            name, one = self._order[number], None
+            for report in reports:
+                if report.name == name:
+                    one = report
+            if one is None:
+                one = reports[0]._replace(name=name, value=False)
+            old = None
             if before >= 0:
                 old, kept[before] = kept[before], None
-                self._leave(old, one if one.value is True else None)
+            if node >= len(kept):
+                kept += [None] * (node + 1 - len(kept))
             if node >= 0:
-                if node >= len(kept):
-                    kept += [None] * (node + 1 - len(kept))
                 kept[node] = one
-                if one.areas:
+            # Mostly it is where it was.
+            if old is not None and old.value is one.value and old.areas == one.areas and old.place is not None:
+                for area in one.areas & self.areas if one.areas else ():
+                    self._inside[name, area].replace(old, one)
+            else:
+                self._leave(old, one if one.value is True else None)
+                if node >= 0 and one.areas:
                     self._enter_places(one)
             telling.append(one)
         return telling
@@ -155,25 +172,25 @@ class IndexedEntityCounts:
         for area in report.areas & self.areas:
             self._inside.setdefault((report.name, area), AreaTally()).insert(report)
 
-    def _admitted(self, entity: str, reports: Iterable[ContextReading]) -> int | None:
+    def _admitted(self, first: ContextReading, said: Iterable[tuple[str, Value]]) -> int | None:
         """The number of an entity of which not everything is kept, as far as there is room."""
-        slot, names = self._slots.get(entity), self._names
-        for one in reports:
-            number = names[one.name]
+        slot, names = self._slots.get(first.entity), self._names
+        for name, value in said:
+            number = names[name]
             if slot is not None and self._cells.is_known(slot, number):
                 continue
             if self.total >= self.limits.counted_entities:
-                if one.value is not False:
-                    self.beyond[one.name] += 1
-                    self._missed[one.name] = max(one.moment, self._missed.get(one.name, one.moment))
+                if value is not False:
+                    self.beyond[name] += 1
+                    self._missed[name] = max(first.moment, self._missed.get(name, first.moment))
                 continue
-            slot = self._slot(entity)
+            slot = self._slot(first.entity)
             self._cells.admit(slot, number)
             self.total += 1
         if slot is not None and all(moment != ABSENT for moment, *_ in self._cells.of(slot)):
-            self._partly.discard(entity)
+            self._partly.discard(first.entity)
         elif slot is not None:
-            self._partly.add(entity)
+            self._partly.add(first.entity)
         return slot
 
     def _slot(self, entity: str) -> int:
@@ -234,9 +251,9 @@ class IndexedEntityCounts:
             if report is not None:
                 yield report
 
-    def inside(self, name: str, area: str) -> int:
-        """How many count in a named place, however long ago they reported."""
-        here = self._inside.get((name, area))
+    def at(self, place: tuple[str, str]) -> int:
+        """How many count as something in a named place, however long ago they reported."""
+        here = self._inside.get(place)
         return 0 if here is None else len(here.counted)
 
     def tally(self, count: EntityCount, area: CountedArea, now: int) -> EntityTally:
@@ -343,7 +360,7 @@ class IndexedEntityCounts:
                 continue
             said = tuple(SAID[one.value] if other == number else UNTOLD for other in range(len(names)))
             changes, _, _ = cells.put(slot, said, point_of(one.place), one.moment, one.position, one.moment)
-            self._changed(changes, {number: one})
+            self._changed(changes, [one])
         self._partly = {
             entity for entity, slot in self._slots.items() if any(moment == ABSENT for moment, *_ in cells.of(slot))
         }

@@ -17,11 +17,16 @@ UNTOLD, FALSE, TRUE, DOUBTFUL = -1, 0, 1, 2
 MOMENT, POSITION, NODE = 0, 1, 2
 """Columns of `pairs`: of an entity's newest report that it counts as something, and what is kept of one that counts."""
 
-NAME, FORM, SAID, AT, BEHIND = 0, 1, 2, 3, 4
-"""Columns of `facts` of a node: as what it counts, the form of its point, what it said, its moment and position."""
+KEY, NEXT, TAG, X, Y, Z, AT, BEHIND = range(8)
+"""Columns of `rows`: the cell; the next one in its bucket; whose it is, see `tag`; a report's point, moment, position.
+Together they fill a line of the processor's cache, which is what looking at one costs.
+"""
 
-KEY, NEXT, BEFORE = 0, 1, 2
-"""Columns of chains: the cell, and the neighbours, by their places among all."""
+NAME, FORM = 0, 1
+"""First columns of what is followed, and of looks."""
+
+DISC_KEY, DISC_NEXT, DISC_BEFORE = 0, 1, 2
+"""Columns of the chains of discs: the cell, and the neighbours."""
 
 METRES, WITHIN, BEYOND = 3, 4, 5
 """Columns of the points of discs behind their points; of looks the same without a point in the first three."""
@@ -39,17 +44,18 @@ ABSENT = np.iinfo(np.int64).min
 
 
 class ReportArrays(NamedTuple):
-    """`pairs` (entities × names, 3). Of nodes, which are reports that count, or may: `points` (nodes, 3), `facts`
-    (nodes, 5), `chains` (nodes × levels, 3); `heads` are the first of these by bucket, `free` says how many nodes are
-    free, and which. `widths` of cells (names, levels): 0 where there are no more. `looks` (looks, 5) and `bounds`
-    (looks, 6), by name from `first_look` on. `discs` (discs, 6), `followed` (discs, 5), `disc_chains` and `disc_heads`
-    as of nodes. What is told is written to `told`; `hits` counts for each look.
+    """`pairs` (entities × names, 3). Of nodes, which are reports that count, or may: `rows` (nodes × levels, 8), of
+    which `spots` are the same memory as doubles, and `before` what is before each in its bucket; `heads` are the first
+    of these, `free` says how many nodes are free, and which. `widths` of cells (names, levels): 0 where there are no
+    more. `looks` (looks, 5) and `bounds` (looks, 6), by name from `first_look` on. `discs` (discs, 6), `followed`
+    (discs, 5), `disc_chains` and `disc_heads` as of nodes. What is told is written to `told`; `hits` counts for each
+    look.
     """
 
     pairs: Integers
-    points: Floats
-    facts: Integers
-    chains: Integers
+    rows: Integers
+    spots: Floats
+    before: Integers
     heads: Integers
     widths: Floats
     free: Integers

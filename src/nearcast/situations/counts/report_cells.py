@@ -72,6 +72,14 @@ class ReportCells:
         self._free_discs: list[int] = []
         self._discs = 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What is read as doubles is made again, or it would be another memory than that of the integers.
+        return {**self.__dict__, "_arrays": self._arrays._replace(spots=np.zeros((0, 8)))}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._arrays = self._arrays._replace(spots=self._arrays.rows.view(np.float64))
+
     def _place_of(self, look: CountLook) -> tuple[int, int, float]:
         return look.name, self._level(look.name, look.metres), -look.metres
 
@@ -86,20 +94,20 @@ class ReportCells:
         for name, own in enumerate(self._levels):
             widths[name, : len(own)] = [2.0**level for level in own]
         first = np.searchsorted([one.name for one in looks], np.arange(names + 1)).astype(np.int64)
-        rows = [
+        asked = [
             (one.name, self._level(one.name, one.metres), one.enough, -1 if one.valid is None else one.valid, one.after)
             for one in looks
         ]
         bounds = [(0.0, 0.0, 0.0, *_bounds(one.metres)) for one in looks]
         return ReportArrays(
             pairs=_absent(0),
-            points=np.zeros((0, 3)),
-            facts=np.zeros((0, 5), np.int64),
-            chains=np.zeros((0, 3), np.int64),
+            rows=(rows := np.zeros((0, 8), np.int64)),
+            spots=rows.view(np.float64),
+            before=np.zeros(0, np.int64),
             heads=np.full(1, -1, np.int64),
             widths=widths,
             free=np.zeros(1, np.int64),
-            looks=np.array(rows, np.int64).reshape(-1, 5),
+            looks=np.array(asked, np.int64).reshape(-1, 5),
             bounds=np.array(bounds).reshape(-1, 6),
             first_look=first,
             discs=np.zeros((0, 6)),
@@ -208,7 +216,7 @@ class ReportCells:
     def _grown(self) -> ReportArrays:
         """Makes room for more nodes."""
         own, levels = self._arrays, self._arrays.widths.shape[1]
-        before = len(own.points)
+        before = len(own.rows) // levels
         size = max(FEWEST, 2 * before, before + self.names)
         more = np.arange(size - 1, before - 1, -1)
         left = int(own.free[0])
@@ -218,12 +226,13 @@ class ReportCells:
             own.free[1 : 1 + left],
             more,
         )
+        rows = _longer(own.rows, size * levels)
         self._arrays = own._replace(
-            points=_longer(own.points, size),
-            facts=_longer(own.facts, size),
-            chains=_longer(own.chains, size * levels),
-            heads=_heads(2 * size * levels),
-            disc_heads=_heads(2 * len(own.discs)),
+            rows=rows,
+            spots=rows.view(np.float64),
+            before=_longer(own.before, size * levels),
+            heads=_heads(size * levels),
+            disc_heads=_heads(len(own.discs)),
             free=free,
         )
         self._make_room_to_tell()
@@ -240,7 +249,7 @@ class ReportCells:
             followed=followed,
             disc_chains=_longer(own.disc_chains, size),
             heads=_heads(len(own.heads)),
-            disc_heads=_heads(2 * size),
+            disc_heads=_heads(size),
         )
         self._free_discs += range(size - 1, before - 1, -1)
         self._make_room_to_tell()
@@ -249,7 +258,7 @@ class ReportCells:
     def _make_room_to_tell(self) -> None:
         own = self._arrays
         # A disc may be left by reports of several names, though each is of one.
-        size = 4 + 4 * self.names + len(own.looks) + max(len(own.discs), len(own.points))
+        size = 4 + 4 * self.names + len(own.looks) + max(len(own.discs), len(own.rows))
         self._arrays = own._replace(told=np.zeros(size, np.int64))
 
 
@@ -277,4 +286,4 @@ def _longer(array: Any, size: int) -> Any:
 
 def _heads(size: int) -> Any:
     """Buckets for so many: a power of two."""
-    return np.full(1 << max(size, 1).bit_length(), -1, np.int64)
+    return np.full(1 << max(size - 1, 0).bit_length(), -1, np.int64)
