@@ -246,6 +246,9 @@ class LogChain:
         before = self._before(after, tail.block)
         content: list[bytes] = []
         for block in self._walk(before, tail.block):
+            if block.head.piece == 0:
+                # Of one that was let go of meanwhile nothing is left.
+                content = []
             content.append(block.body)
             if block.head.piece == block.head.pieces - 1:
                 yield block._replace(body=b""), b"".join(content)
@@ -262,8 +265,18 @@ class LogChain:
         walk, sequence = ChainWalk(self.log, before), before.sequence if before else 0
         while sequence < last.sequence:
             for message in self._some(sequence + 1, last):
+                try:
+                    accepted = walk.accept(opened(self.log, message.sequence, message.data))
+                except DamagedChain:
+                    mark = self._marks.of(self.log)
+                    if mark is None or mark.head.number <= (before.head.number if before else 0):
+                        raise
+                    # What comes next was let go of meanwhile, by another process: it goes on behind that.
+                    self._places.clear()
+                    walk, before, sequence = ChainWalk(self.log, mark), mark, mark.sequence
+                    break
                 sequence = message.sequence
-                for block in walk.accept(opened(self.log, sequence, message.data)):
+                for block in accepted:
                     if block.head.piece == block.head.pieces - 1:
                         self._places.note(before, block)
                         before = block
@@ -350,7 +363,14 @@ class LogChain:
         if known is not None:
             return known.before
         found = self._first(lambda head: head.through > after, last)
-        return self._previous(self._at(found.group_begins) if found.head.first else found)
+        try:
+            return self._previous(self._at(found.group_begins) if found.head.first else found)
+        except DamagedChain:
+            mark = self._marks.of(self.log)
+            if mark is None or mark.head.number < found.head.number:
+                raise
+            # Another process let all of that go since its end was looked at.
+            return mark
 
     def _first(self, wanted: Callable[[BlockHead], bool], last: ChainedBlock) -> ChainedBlock:
         """The first block that is wanted, where all later ones are too, `last` at the latest."""
