@@ -82,6 +82,25 @@ def test_a_client_that_changes_all_the_time_is_told_once_and_its_newest_changes_
     run(test)
 
 
+def test_a_server_that_ends_hears_at_once_what_was_said_before(caplog: pytest.LogCaptureFixture) -> None:
+    """Who says too much waits while it is heard, and the end does not wait for that; nothing that was said is lost."""
+
+    async def test() -> None:
+        with patch("nearcast.server.sessions.stream.HELD_SECONDS", 0.5):
+            async with running(limits=ServerLimits(client_changes=2.0, client_changes_burst=1)) as server:
+                await server.declare("a")
+                async with socket_of(server) as socket:
+                    for number in range(30):
+                        await socket.send(orjson.dumps({"role": f"r{number}"}))
+                    await raw(socket, "notice")
+                    server.server.should_exit = True
+                    await socket.wait_closed()
+        assert "r29" == said(server)[-1]["role"]
+        assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+
+    run(test)
+
+
 def test_readings_beyond_those_that_a_client_may_keep_are_refused_wherever_they_come_from() -> None:
     """Over HTTP, a WebSocket, or as an event; null makes room, and what was refused is not known."""
 

@@ -221,7 +221,12 @@ async def _listen(socket: WebSocket, session: Session, connection: Connection, s
         # Some libraries send text in binary frames: what counts is that it is JSON.
         fault = await hear(message.get("text") or message.get("bytes") or b"", session, service)
         # Many messages come at once: between them others have their turn, and longer after what means nothing.
-        await asyncio.sleep(HELD_SECONDS if fault else 0)
+        await (_hold(service) if fault else asyncio.sleep(0))
+
+
+async def _hold(service: AccessServer) -> None:
+    """Lets who says too much wait; but not where the server ends, which has to hear what was said before that."""
+    await asyncio.sleep(0 if service.stopping else HELD_SECONDS)
 
 
 async def hear(text: str | bytes, session: Session, service: AccessServer) -> Fault | None:
@@ -271,7 +276,7 @@ async def _hear(message: dict[str, Any], session: Session, service: AccessServer
     held = bool(said) and service.client_updates.update(session, said)
     await _acknowledge(acknowledged, session, service)
     if held:
-        await asyncio.sleep(HELD_SECONDS)
+        await _hold(service)
 
 
 async def _acknowledge(sequences: list[int], session: Session, service: AccessServer) -> None:
