@@ -139,10 +139,9 @@ class Journal(ABC):
 
     def row_ranges(self, log: str, after: int, through: int, limit: int) -> Iterator[pa.Table]:
         """The rows with `after` < position ≤ `through`, one stretch after the other, each as far as `end_within_bytes`
-        says.
+        says, up to where the log ends.
         """
-        while after < through:
-            step = self.end_within_bytes(log, after, min(limit, through - after)) - after
+        while after < through and (step := self.end_within_bytes(log, after, min(limit, through - after)) - after) > 0:
             yield self.read(log, after, step)
             after += step
 
