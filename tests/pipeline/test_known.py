@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,9 +26,10 @@ from nearcast.model.changes import Change, RelationChange
 from nearcast.model.columns import DEAD_LETTERS, DELIVERIES, to_table
 from nearcast.model.event import Event
 from nearcast.pipeline import follower, refusal_letters
-from nearcast.pipeline.follower import Follower
+from nearcast.pipeline.captured_state import CapturedState
+from nearcast.pipeline.follower import Follower, _AtOnce
 from nearcast.pipeline.refusal_letters import RefusalLetters
-from nearcast.pipeline.snapshots import load, save, stages_of
+from nearcast.pipeline.snapshots import StateSnapshot, load, save, stages_of, write_snapshot
 from nearcast.stages.decide import decide
 from nearcast.stages.fold import StateFold, derived_stages
 from nearcast.state.derived import derived_of
@@ -113,18 +115,56 @@ def test_snapshots_that_take_long_are_written_seldom(
     """One that takes a second is not followed by another for twenty, through however many positions."""
     seconds, saved = [0.0], []
 
-    def slowly(known: StateFold, *_: object) -> None:
-        saved.append(known.position)
+    def slowly(state: CapturedState, folder: Path, last: StateSnapshot | None) -> StateSnapshot:
+        saved.append(state.position)
         seconds[0] += 1
+        return write_snapshot(state, folder, last)
 
     monkeypatch.setattr(follower, "SNAPSHOT_EVERY", 10)
     monkeypatch.setattr(follower, "monotonic", lambda: seconds[0])
-    monkeypatch.setattr(follower, "save", slowly)
+    monkeypatch.setattr(follower, "write_snapshot", slowly)
     following = Follower(journal, tmp_path / "known", 0)
     for after in range(0, 100, 10):
         list(following.fold_events(journal.read("events", after, 10), after + 10))
         seconds[0] += 6
     assert [10, 50, 90] == saved
+
+
+class Later(Executor):
+    """Does what was submitted when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """See `Executor.submit`."""
+        found = Future[Any]()
+        self.waiting.append(lambda: found.set_result(fn(*args, **kwargs)))
+        return found
+
+
+def test_a_snapshot_that_is_written_beside_what_is_decided_is_of_the_moment_when_it_began(
+    journal: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much is taken in, defined and moved meanwhile; one is written at a time, and the last one at the end."""
+    monkeypatch.setattr(follower, "SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr(follower, "monotonic", lambda: 0.0)
+    later = Later()
+    following = Follower(journal, tmp_path / "known", 0, beside=later)
+    for after in range(0, 60, 10):
+        assert [*following.fold_events(journal.read("events", after, 10), after + 10)]
+    assert 1 == len(later.waiting) and not list((tmp_path / "known").glob("*"))
+    later.waiting.pop()()
+    expected, loaded = known_at(journal, 20), load(tmp_path / "known", 100)
+    assert (20, list(expected.registry.changes())) == (loaded.position, list(loaded.registry.changes()))
+    assert expected.repository.newest().to_pylist() == loaded.repository.newest().to_pylist()
+    assert [row for row in live_rows(journal) if row["position"] > 20] == decided(loaded, journal)
+    assert [*following.fold_events(journal.read("events", 60, 10), 70)]
+    assert known_at(journal, 70).repository.newest().to_pylist() == following.known.repository.newest().to_pylist()
+    later.waiting.pop()()
+    later.submit = _AtOnce().submit  # type: ignore[method-assign]
+    following.finish()
+    assert 70 == load(tmp_path / "known", 100).position
 
 
 def test_a_snapshot_of_events_that_are_lost_is_not_taken_later(journal: SqliteJournal, tmp_path: Path) -> None:
@@ -144,11 +184,11 @@ def test_a_snapshot_that_cannot_be_written_stops_nothing(
         raise OSError("no space left")
 
     monkeypatch.setattr(follower, "SNAPSHOT_EVERY", 10)
-    monkeypatch.setattr(follower, "save", full)
+    monkeypatch.setattr(follower, "write_snapshot", full)
     following = Follower(journal, tmp_path / "known", 0)
     for after in range(0, 60, 20):
         list(following.fold_events(journal.read("events", after, 20), after + 20))
-    monkeypatch.setattr(follower, "save", save)
+    monkeypatch.setattr(follower, "write_snapshot", write_snapshot)
     following.save()
     assert 60 == load(tmp_path / "known", 100).position
 

@@ -21,12 +21,17 @@ from nearcast.state.repository import Repository, sizes_of
 from tests.random_filters import events
 
 
-@given(st.lists(st.lists(events(), max_size=6), max_size=6), st.sampled_from([0, 1, 10_000]), st.sampled_from([2, 64]))
+@given(
+    st.lists(st.lists(events(), max_size=6), max_size=6),
+    st.sampled_from([0, 1, 10_000]),
+    st.sampled_from([2, 64]),
+    st.data(),
+)
 def test_the_newest_event_of_every_entity_however_they_come(
-    parts: list[list[Event]], slack: int, gathered: int
+    parts: list[list[Event]], slack: int, gathered: int, data: st.DataObject
 ) -> None:
     """By their moments, whatever the cuts and however often tables are put together; late ones are counted. What was
-    kept of a moment stays as it was then.
+    kept of a moment stays as it was then, also where it is what the repository goes by later.
     """
     every = [event for part in parts for event in part]
     numbered = iter([replace(event, position=position) for position, event in enumerate(every, 1)])
@@ -43,6 +48,11 @@ def test_the_newest_event_of_every_entity_however_they_come(
             repository.fold_events(to_table(taken))
             expected = sorted(event.position for event in newest.values())
             kept.append((expected, repository.as_of_now()))
+            if data.draw(st.booleans()):
+                earlier = data.draw(st.sampled_from(kept))[1]
+                earlier.newest()
+                repository.adopt(earlier)
+                assert repository._rows == sum(map(len, repository._tables))
     assert late_events == repository.late
     for then, moment in kept:
         assert then == [event.position for event in to_events(moment.newest())]

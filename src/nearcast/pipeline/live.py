@@ -17,6 +17,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -106,7 +107,7 @@ follows from a crowd. Writing costs some milliseconds, about as much as fifty of
 class BatchDecider:
     """Takes the batches of the query in turn and writes their deliveries into the journal.
 
-    Without Spark no batch is spread. `ticks` makes what writes ticks.
+    Without Spark no batch is spread. `ticks` makes what writes ticks; `beside` writes snapshots, see `Follower`.
     """
 
     def __init__(
@@ -116,8 +117,9 @@ class BatchDecider:
         config: PipelineConfig,
         metrics: PipelineMetrics,
         ticks: Callable[[Journal, StateFold], TickWriter] = TickWriter,
+        beside: Executor | None = None,
     ) -> None:
-        self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"), config.shards)
+        self.follower = Follower(journal, config.folder / "known", journal.end("deliveries"), config.shards, beside)
         self._journal, self._config, self._metrics = journal, config, metrics
         self._spreader = BatchSpreader(spark, journal, config.folder / "batches") if spark else None
         self._guarded_states: defaultdict[Scope, GuardedStates] = defaultdict(GuardedStates)
@@ -281,7 +283,7 @@ def _decide_on(
     spark: SparkSession, journal: Journal, config: PipelineConfig, metrics: PipelineMetrics, asked: Sequence[int]
 ) -> None:
     """Decides until somebody asks for the end."""
-    decider = BatchDecider(spark, journal, config, metrics)
+    decider = BatchDecider(spark, journal, config, metrics, beside=ThreadPoolExecutor(1, "nearcast-snapshot"))
     follower = decider.follower
     retention = RetentionThread(follower.retention, lambda: follower.known.registry.settings.retention, metrics)
     retention.start()

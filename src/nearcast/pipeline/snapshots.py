@@ -19,7 +19,7 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,19 +37,17 @@ from nearcast.model.changes import (
     SituationChange,
 )
 from nearcast.model.columns import EVENTS, to_events
-from nearcast.relations.lanes.scopes import Scopes
-from nearcast.relations.lanes.stored_pairs import restore, stored
-from nearcast.relations.lanes.stored_scopes import scopes_document, scopes_of
+from nearcast.pipeline.captured_state import CapturedStage, CapturedState, captured
+from nearcast.relations.lanes.stored_pairs import restore
+from nearcast.relations.lanes.stored_scopes import scopes_of
 from nearcast.relations.shards import SHARDS
 from nearcast.runtime.private_folder import private_folder
-from nearcast.situations.stage import SituationStage
-from nearcast.situations.stored_situations import situations_document, situations_of
+from nearcast.situations.stored_situations import situations_of
 from nearcast.stages.fold import StateFold, derived_stages
 from nearcast.state.derived import DerivingStage
 from nearcast.state.registry import Held, Registry
 from nearcast.state.stage_documents import StageDocument
-from nearcast.zones.stage import ZoneStage
-from nearcast.zones.stored_zones import zones_document, zones_of
+from nearcast.zones.stored_zones import zones_of
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -90,26 +88,31 @@ def named(folder: Path, position: int) -> Path:
 
 
 def save(known: StateFold, folder: Path, last: StateSnapshot | None = None) -> StateSnapshot:
-    """Writes what is known as the snapshot of its position, and removes those that are out of date.
+    """Writes what is known as the snapshot of its position; see `write_snapshot`."""
+    return write_snapshot(captured(known), folder, last)
 
-    What is defined as in the `last` one is taken from there.
+
+def write_snapshot(state: CapturedState, folder: Path, last: StateSnapshot | None = None) -> StateSnapshot:
+    """Writes what was known as the snapshot of its position, and removes those that are out of date.
+
+    What is defined as in the `last` one is taken from there. A folder has one pipeline, which writes one at a time.
     """
     private_folder(folder)
-    target, written = named(folder, known.position), None
+    target, written = named(folder, state.position), None
     if not target.exists():
-        # Left by a process that was killed while it wrote; a folder has one pipeline at a time.
+        # Left by a process that was killed while it wrote.
         for left in folder.glob("unfinished-*"):
             shutil.rmtree(left, ignore_errors=True)
         unfinished = folder / f"unfinished-{os.getpid()}"
         unfinished.mkdir()
-        _write_registry(known.registry, unfinished / REGISTRY, last.whole() if last else None)
-        feather.write_feather(known.repository.newest(), str(unfinished / "repository.arrow"), "lz4")
-        for number, pairs in enumerate(stored(known.pairings)):
+        _write_registry(state.registry, unfinished / REGISTRY, last.whole() if last else None)
+        feather.write_feather(state.repository.newest(), str(unfinished / "repository.arrow"), "lz4")
+        for number, pairs in enumerate(state.pairs):
             feather.write_feather(pairs, str(unfinished / f"relations-{number}.arrow"), "lz4")
-        _write_stages(known, unfinished)
+        _write_stages(state.stages, unfinished)
         (unfinished / MANIFEST).write_bytes(_manifest(unfinished))
         unfinished.rename(target)
-        written = known.registry.copy()
+        written = state.registry
     for old in sorted(_snapshots(folder))[:-KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return StateSnapshot(target, written)
@@ -176,29 +179,16 @@ def _is_whole(file: Path) -> bool:
         return False
 
 
-def _write_stages(known: StateFold, snapshot: Path) -> None:
+def _write_stages(stages: Sequence[CapturedStage], snapshot: Path) -> None:
     """Writes what the stages keep: their values together, each table and the definitions of each in a file."""
     values: dict[str, Any] = {}
-    for stage in known.stages:
-        name, document = _document(stage, known.registry)
-        values[name] = {"values": document.values, "tables": list(document.tables)}
-        for table, rows_ in document.tables.items():
+    for name, own, tables, definitions in stages:
+        values[name] = {"values": orjson.Fragment(own), "tables": list(tables)}
+        for table, rows_ in tables.items():
             feather.write_feather(rows_, str(snapshot / f"{name}-{table}.arrow"), "lz4")
-        if document.definitions:
-            feather.write_feather(held_rows(document.definitions), str(snapshot / f"{name}-definitions.arrow"), "lz4")
+        if definitions:
+            feather.write_feather(held_rows(definitions), str(snapshot / f"{name}-definitions.arrow"), "lz4")
     (snapshot / STAGES).write_bytes(orjson.dumps(values))
-
-
-def _document(stage: DerivingStage, registry: Registry) -> tuple[str, StageDocument]:
-    """What a stage keeps, and under which name."""
-    match stage:
-        case Scopes():
-            return "scopes", scopes_document(stage, registry)
-        case SituationStage():
-            return "situations", situations_document(stage, registry)
-        case ZoneStage():
-            return "zones", zones_document(stage, registry)
-    raise TypeError(f"expected a stage whose state has a form on disk, got {type(stage).__name__}")
 
 
 def stages_of(snapshot: Path, registry: Registry, shards: int = SHARDS) -> list[DerivingStage]:

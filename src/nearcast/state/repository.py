@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -148,9 +149,21 @@ class Repository:
             self._rows = self._newest = len(self._tables[0])
         return self._tables[0]
 
-    def as_of_now(self) -> NewestEvents:
+    def as_of_now(self) -> KeptEvents:
         """What it has now, whatever it takes in later."""
-        return _KeptEvents(self._tables, len(self._tables))
+        return KeptEvents(self._tables, len(self._tables))
+
+    def adopt(self, kept: KeptEvents) -> None:
+        """Goes by what `kept` found of an earlier moment instead of all it was found of, if that is still here."""
+        newest, before = kept.found, kept.tables[: kept.count]
+        same = len(before) <= len(self._tables) and all(map(operator.is_, before, self._tables))
+        if newest is None or not same or len(before) == 1:
+            return
+        self._rows -= sum(map(len, before)) - len(newest)
+        self._newest = len(newest)
+        # In a new list, as above.
+        self._tables = [newest, *self._tables[len(before) :]]
+        self._loose = min(self._loose, len(self._tables) - 1)
 
 
 _NO_NUMBERS: tuple[None, Integers] = None, np.zeros(0, np.int64)
@@ -166,18 +179,19 @@ class NewestEvents(Protocol):
 
 
 @dataclass(slots=True)
-class _KeptEvents:
+class KeptEvents:
     """The events of a repository as of a moment: the first of its tables, of which each supersedes those before it."""
 
     # The repository's own list, to which it only adds: there may be many, and seldom does anybody ask.
     tables: list[pa.Table]
     count: int
+    found: pa.Table | None = None
 
     def newest(self) -> pa.Table:
-        """The newest event of every entity, ascending by position."""
-        if self.count > 1:
-            self.tables, self.count = [_newest_of(self.tables[: self.count])], 1
-        return self.tables[0]
+        """The newest event of every entity, ascending by position; also from another thread."""
+        if self.found is None:
+            self.found = self.tables[0] if self.count == 1 else _newest_of(self.tables[: self.count])
+        return self.found
 
 
 def _newest_of(tables: Sequence[pa.Table]) -> pa.Table:
