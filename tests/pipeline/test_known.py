@@ -26,7 +26,7 @@ from nearcast.model.changes import Change, RelationChange
 from nearcast.model.columns import DEAD_LETTERS, DELIVERIES, to_table
 from nearcast.model.event import Event
 from nearcast.pipeline import follower, refusal_letters
-from nearcast.pipeline.captured_state import CapturedState
+from nearcast.pipeline.captured_state import CapturedState, captured
 from nearcast.pipeline.follower import Follower, _AtOnce
 from nearcast.pipeline.refusal_letters import RefusalLetters
 from nearcast.pipeline.snapshots import StateSnapshot, load, save, stages_of, write_snapshot
@@ -351,6 +351,26 @@ def derived_after(known: StateFold, journal: SqliteJournal) -> list[dict[str, ob
     """What is derived behind what is known."""
     batches = known.fold(journal.read("events", known.position, ALL), changes)
     return pa.concat_tables([derived_of(batch.events) for batch in batches]).to_pylist()
+
+
+@pytest.mark.parametrize("position", [40, 150, 300])
+def test_what_was_captured_stays_as_it_was(meeting: SqliteJournal, tmp_path: Path, position: int) -> None:
+    """Pairs, situations and zones change in place as more is taken in; what is written then is what was captured."""
+    known = known_at(meeting, position)
+    state = captured(known)
+    for _ in known.fold(meeting.read("events", position, ALL), changes):
+        pass
+    write_snapshot(state, tmp_path / "late")
+    save(known_at(meeting, position), tmp_path / "at once")
+    late, at_once = (sorted((tmp_path / folder).rglob("*.*")) for folder in ("late", "at once"))
+    assert [file.name for file in at_once] == [file.name for file in late]
+    for one, other in zip(late, at_once, strict=True):
+        if one.suffix == ".arrow":
+            rows = [repr(feather.read_table(str(file)).to_pylist()) for file in (other, one)]
+            assert rows[0] == rows[1], one.name
+        elif one.name != "manifest.json":
+            assert other.read_bytes() == one.read_bytes()
+    assert derived_after(known_at(meeting, position), meeting) == derived_after(load(tmp_path / "late", ALL), meeting)
 
 
 @pytest.mark.parametrize("before, after", [(1, 1), (1, 3), (3, 1), (2, 5)])
