@@ -86,16 +86,16 @@ def test_a_server_that_ends_hears_at_once_what_was_said_before(caplog: pytest.Lo
     """Who says too much waits while it is heard, and the end does not wait for that; nothing that was said is lost."""
 
     async def test() -> None:
-        with patch("nearcast.server.sessions.stream.HELD_SECONDS", 0.5):
-            async with running(limits=ServerLimits(client_changes=2.0, client_changes_burst=1)) as server:
-                await server.declare("a")
-                async with socket_of(server) as socket:
-                    for number in range(30):
-                        await socket.send(orjson.dumps({"role": f"r{number}"}))
-                    await raw(socket, "notice")
-                    server.server.should_exit = True
-                    await socket.wait_closed()
-        assert "r29" == said(server)[-1]["role"]
+        async with running(limits=ServerLimits(client_changes=2.0, client_changes_burst=1)) as server:
+            await server.declare("a")
+            async with socket_of(server) as socket:
+                for number in range(300):
+                    await socket.send(orjson.dumps({"role": f"r{number}"}))
+                await raw(socket, "notice")
+                # Held between any two it would take a quarter of a minute to hear, and nobody waits for that.
+                server.server.should_exit = True
+                await socket.wait_closed()
+        assert "r299" == said(server)[-1]["role"]
         assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
 
     run(test)

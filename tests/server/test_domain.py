@@ -121,6 +121,7 @@ def test_what_was_measured_moves_with_the_session(away: bool, monkeypatch: pytes
             await knows(south, "a")
             async with north.client("a") as client:
                 await client.connected()
+                await until(lambda: south.service.domain.places.of("a") is not None)
                 session = north.service.session_manager.session("a")
                 north.service.client_updates.update(session, {"readings": {"bandwidth": 9.0}}, MEASURED)
                 await until(lambda: 9.0 == reading(south)[0])

@@ -14,7 +14,7 @@ import sysconfig
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -164,7 +164,10 @@ def session(master: str | None = None, properties: Path | None = None, **setting
     local = bool(master and master.startswith("local"))
     _surround(local)
     if properties:
-        _hand_over(properties, said)
+        _hand_over(properties)
+    if python := (settings | said).get("spark.pyspark.python"):
+        # Which only the environment can say where Python was first.
+        os.environ.setdefault("PYSPARK_PYTHON", python)
     # Of pandas nothing is used but what carries Arrow.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder = SparkSession.builder.appName("nearcast")
@@ -228,12 +231,10 @@ def read_properties(path: Path) -> dict[str, str]:
     return found
 
 
-def _hand_over(properties: Path, said: Mapping[str, str]) -> None:
-    """Has Java read a file of settings as it starts; and sets what of it only the environment can say."""
+def _hand_over(properties: Path) -> None:
+    """Has Java read a file of settings as it starts."""
     before = os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(str(properties.absolute()))} {before}"
-    if "spark.pyspark.python" in said:
-        os.environ.setdefault("PYSPARK_PYTHON", said["spark.pyspark.python"])
 
 
 def end_session(spark: SparkSession) -> None:

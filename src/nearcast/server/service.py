@@ -404,11 +404,12 @@ class AccessServer:
         self.domain.directory.close()
 
     async def close_connections(self) -> None:
-        """Tells every client to come back, and lets no new one in."""
+        """Hears what clients have said already, tells every one to come back, and lets no new one in."""
         self.stopping = True
         self.reader.stop()
         self.event_entry.lease_manager.close()
         connections = [session.connection for session in self.session_manager.sessions.values() if session.connection]
+        await asyncio.gather(*(one.hear_out() for one in connections))
         closing = (one.close(GOING_AWAY, "the server is going away; come back") for one in connections)
         await asyncio.gather(*closing, return_exceptions=True)
 

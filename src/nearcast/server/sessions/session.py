@@ -60,6 +60,10 @@ class Connection(ABC):
     async def close(self, code: int, reason: str) -> None:
         """Ends the connection; it may be gone already."""
 
+    async def hear_out(self) -> None:
+        """Returns when nothing more comes that was said already, at the latest after a second."""
+        return
+
     async def send_elsewhere(self, url: str, reason: str) -> None:
         """Tells whoever is connected to go to the server at a URL, and ends the connection."""
         told = orjson.dumps({"redirect": {"url": url, "reason": reason}}).decode()

@@ -25,6 +25,7 @@ import orjson
 from fastapi import APIRouter, Depends, Query, Request, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.requests import HTTPConnection
+from starlette.types import Message
 from starlette.websockets import WebSocketState
 
 from nearcast.errors import AccessError, DefinitionError, EventError, Fault, JournalError, Mark, RightError
@@ -50,6 +51,10 @@ PROBE_SECONDS = 0.5
 """Between two pings while acknowledgements are awaited."""
 CLOSE_SECONDS = 2.0
 """So long a server that ends waits for links that take nothing any more."""
+QUIET_SECONDS = 4 * HELD_SECONDS
+"""After so long without a word nothing is on its way that was said already: longer than who says too much is held."""
+LAST_WORDS_SECONDS = 1.0
+"""So long a server that ends hears who goes on."""
 
 
 class Socket(Connection):
@@ -58,6 +63,8 @@ class Socket(Connection):
     def __init__(self, socket: WebSocket) -> None:
         self.socket = socket
         self.follows = _redirects(socket) is not None
+        self.heard = 0.0
+        """When the last message came."""
 
     async def send(self, text: str, position: int | str | None) -> None:
         """See `Connection.send`."""
@@ -65,6 +72,18 @@ class Socket(Connection):
             await self.socket.send_text(text)
         except (WebSocketDisconnect, RuntimeError, OSError) as error:
             raise ClientGone from error
+
+    async def receive(self) -> Message:
+        """The next message of the client, or that it has gone. Raises RuntimeError where it had gone before."""
+        message = await self.socket.receive()
+        self.heard = clock.steady()
+        return message
+
+    async def hear_out(self) -> None:
+        """See `Connection.hear_out`: beyond its close nothing is read of a connection, nor what was sent before it."""
+        latest = clock.steady() + LAST_WORDS_SECONDS
+        while clock.steady() < min(latest, self.heard + QUIET_SECONDS):
+            await asyncio.sleep(QUIET_SECONDS / 4)
 
     async def close(self, code: int, reason: str) -> None:
         """See `Connection.close`."""
@@ -100,7 +119,7 @@ async def stream(socket: WebSocket, id: str) -> None:
     sending = asyncio.create_task(_pump(session, connection, service))
     pinging = asyncio.create_task(_ping(session, connection, service))
     try:
-        await _listen(socket, session, connection, service)
+        await _listen(session, connection, service)
     except JournalError as error:
         # Of what it acknowledged some is not looked up: it says so again when it comes back.
         await connection.close(GOING_AWAY, _fitting(str(error)))
@@ -207,10 +226,10 @@ async def _ping(session: Session, connection: Connection, service: AccessServer)
         await asyncio.sleep(min(PROBE_SECONDS, service.config.limits.ping_seconds))
 
 
-async def _listen(socket: WebSocket, session: Session, connection: Connection, service: AccessServer) -> None:
+async def _listen(session: Session, connection: Socket, service: AccessServer) -> None:
     while True:
         try:
-            message = await socket.receive()
+            message = await connection.receive()
         except RuntimeError:
             return
         if message["type"] == "websocket.disconnect":
