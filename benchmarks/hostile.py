@@ -102,6 +102,8 @@ class OrdinaryWork:
         """So many rounds alone and beside what is hostile; which of both is first alternates."""
         found = Rounds()
         await self._send(hostile)
+        # Else what follows from it would be met by those who are measured alone.
+        await self._decided()
         for number in range(count):
             for beside in (bool(number % 2), not number % 2):
                 kept = found.beside if beside else found.alone

@@ -17,12 +17,11 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import shapely
 
 from nearcast.filters.expressions import truth_of
@@ -33,6 +32,8 @@ from nearcast.geo.distance import Floats, geodesic, surely_beyond, unit_vectors
 from nearcast.geo.geometry_work import CORNER
 from nearcast.geo.line_pieces import around
 from nearcast.matching.batch_columns import Rows, pack, words
+from nearcast.matching.spatial.alike_places import alike_places
+from nearcast.matching.spatial.written_boxes import WrittenBoxes
 from nearcast.model.arrays import Flags, Integers, Truths
 from nearcast.model.columns import places_of
 from nearcast.model.event import Place
@@ -226,7 +227,7 @@ def _related(call: Call, vectors: ColumnVectors) -> Truths | None:
     literal, left = found
     function = call.function if left else shapes.CONVERSE.get(call.function, call.function)
     points, geometry = vectors.points(), shapes.written(literal, vectors.limits.geometry_work)
-    if _is_dear(geometry, vectors):
+    if _compares_too_much(geometry, vectors.limits):
         return None
     try:
         # The literal is prepared, and only a prepared left side is fast.
@@ -236,10 +237,19 @@ def _related(call: Call, vectors: ColumnVectors) -> Truths | None:
     return _decided(holds, points.known, ~points.shaped)
 
 
-def _is_dear(geometry: shapes.Geometry, vectors: ColumnVectors) -> bool:
+def _box_of(call: Call, limits: Limits) -> shapes.Bounds | None:
+    """The box outside of which a predicate is FALSE for points; None where there is none, or it is not compared."""
+    if call.function not in shapes.SPATIAL or call.function == "S_DISJOINT":
+        return None
+    found = _written(call)
+    geometry = shapes.written(found[0], limits.geometry_work) if found else None
+    return None if geometry is None or _compares_too_much(geometry, limits) else geometry.bounds
+
+
+def _compares_too_much(geometry: shapes.Geometry, limits: Limits) -> bool:
     """Whether comparing a written geometry with a point may take more than is allowed: one by one it will be seen."""
     # A point is held against each edge of a line.
-    return geometry.shape is None or 2 * CORNER * (geometry.corners + 1) > vectors.limits.geometry_work
+    return geometry.shape is None or 2 * CORNER * (geometry.corners + 1) > limits.geometry_work
 
 
 def _near(call: Call, vectors: ColumnVectors) -> Truths | None:
@@ -250,7 +260,7 @@ def _near(call: Call, vectors: ColumnVectors) -> Truths | None:
     if found is None or isinstance(metres, bool) or not isinstance(metres, (int, float)):
         return None
     geometry, points = shapes.written(found[0], vectors.limits.geometry_work), vectors.points()
-    if _is_dear(geometry, vectors):
+    if _compares_too_much(geometry, vectors.limits):
         return None
     shape = geometry.shape
     middle, radius = around(shape)
@@ -291,6 +301,7 @@ class ComputedAtoms:
         self._calls = [atom.name for atom in self.atoms if isinstance(atom.name, Call)]
         self._spatial = [any(spatial_atoms(atom)) for atom in self.atoms]
         self._reads = [reads_of(call) for call in self._calls]
+        self._boxes: tuple[int, WrittenBoxes] | None = None
 
     def rows(self, events: pa.Table, around: Environment) -> tuple[Rows, Rows]:
         """Truth and comparable rows, shape (atoms, words) each, of a chunk of a table of EVENTS."""
@@ -331,33 +342,34 @@ class ComputedAtoms:
         chunk = facts_of(events, around, [self._reads[number] for number in live], there)
         vectors = ColumnVectors(chunk.own, chunk.places, len(events), around.limits)
         lanes, at = (NONE, NONE) if around.decided is None else around.decided.placed(sequences_of(events))
-        for row, number in zip(truths, live, strict=True):
-            row[:] = truths_of(self._calls[number], vectors)
+        apart = self._apart(vectors, live)
+        if apart.any():
+            points = vectors.points()
+            truths[apart] = _decided(np.zeros(len(events), np.bool_), points.known, ~points.shaped)
+        # What is apart is decided for all of them at once, but for events that tell geometries, or are decided already.
+        alone = ~apart if not len(lanes) and not (truths[apart] == OPEN).any() else np.ones(len(live), np.bool_)
+        for one in np.flatnonzero(alone).tolist():
+            number, row = live[one], truths[one]
+            if not apart[one]:
+                row[:] = truths_of(self._calls[number], vectors)
             if around.decided is not None and len(lanes) and self._spatial[number]:
                 row[lanes] = around.decided.of(self.atoms[number], at)
             _decide(self._calls[number], self._reads[number], chunk, row)
         around.excess.update(_excess(events, chunk.excess))
         return truths
 
-
-class AlikePlaces(NamedTuple):
-    """Of some events the first of each place, and for each event which of those places is its own."""
-
-    first: Integers
-    which: Integers
-
-
-def alike_places(events: pa.Table) -> AlikePlaces:
-    """The places of the events of a table of EVENTS."""
-    kinds = events.column("coordinates").combine_chunks().dictionary_encode()
-    if isinstance(kinds, pa.ChunkedArray):
-        kinds = kinds.combine_chunks()
-    columns = [pc.fill_null(kinds.indices, -1).to_numpy().astype(np.int64)]
-    # As they are in memory: two that are equal to the last bit are alike, and no number stands for none.
-    columns += [pc.fill_null(events.column(name), np.nan).to_numpy().view(np.int64) for name in ("x", "y", "z")]
-    keys = np.ascontiguousarray(np.stack(columns, axis=1)).view(np.dtype((np.void, 32)))[:, 0]
-    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-    return AlikePlaces(first, which)
+    def _apart(self, vectors: ColumnVectors, live: Sequence[int]) -> Flags:
+        """Of which of some predicates no point of a chunk is in the box of what is written in them."""
+        if not any(self._spatial):
+            return np.zeros(len(live), np.bool_)
+        limits = vectors.limits
+        if self._boxes is None or self._boxes[0] != limits.geometry_work:
+            boxes = [
+                _box_of(call, limits) if own else None for call, own in zip(self._calls, self._spatial, strict=True)
+            ]
+            self._boxes = limits.geometry_work, WrittenBoxes(boxes)
+        points = vectors.points()
+        return self._boxes[1].apart(points.x[points.known], points.y[points.known])[live]
 
 
 def packed_truths(truths: Truths) -> tuple[Rows, Rows]:
