@@ -6,11 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import httpx
 import orjson
 import pytest
 from click.testing import CliRunner
 
 from nearcast.cli import apply
+from nearcast.cli.running_definitions import RunningDefinitions
 from nearcast.language.definitions.document_differences import differences, documents_of
 from nearcast.language.definitions.files import load
 from tests.server.conftest import Running, running
@@ -153,3 +155,21 @@ def test_documents_that_are_as_asked_are_no_difference(prune: bool) -> None:
     wanted = documents_of(load([{"clients": [{"id": "a", "role": "r", "readings": {"battery": 1}}]}]))
     there = {**wanted, "clients": {"a": {"id": "a", "role": "r", "readings": {"battery": 2}, "task": "own"}}}
     assert [] == differences(there, wanted, prune)
+
+
+def test_what_the_server_has_no_room_for_yet_is_asked_for_again() -> None:
+    """As long as it says when to come back."""
+    answers = iter([503, 503, 200])
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        """No room twice."""
+        status = next(answers)
+        return httpx.Response(status, json={}, headers={"Retry-After": "0"} if status == 503 else {})
+
+    async def test() -> None:
+        async with RunningDefinitions("http://there", None) as known:
+            known._http = httpx.AsyncClient(base_url="http://there", transport=httpx.MockTransport(answer))
+            assert {} == await known.settings()
+            assert not [*answers]
+
+    asyncio.run(test())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
@@ -20,6 +21,9 @@ from nearcast.model.zone import Zone, ZoneLayer
 
 AT_ONCE = 16
 """Changes of one kind that are under way together: the server writes what comes together as one."""
+
+PATIENCE = 600.0
+"""Seconds for which a change is asked for again that the server has no room for yet."""
 
 SECONDS = 60.0
 
@@ -89,10 +93,17 @@ class RunningDefinitions:
     async def _asked(self, method: str, path: str, document: Document | None = None) -> Any:
         body = None if document is None else orjson.dumps(document)
         headers = {} if body is None else {"Content-Type": "application/json"}
-        try:
-            answer = await self._http.request(method, path, content=body, headers=headers)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise unreachable(self._url, error) from error
+        until = monotonic() + PATIENCE
+        while True:
+            try:
+                answer = await self._http.request(method, path, content=body, headers=headers)
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                raise unreachable(self._url, error) from error
+            again = answer.headers.get("Retry-After", "")
+            if answer.status_code != 503 or not again.isdigit() or monotonic() > until:
+                break
+            # What takes the others long enters slowly while they publish.
+            await asyncio.sleep(int(again))
         if answer.status_code >= 400:
             raise SetupError(f"{method} {path}: {refusal(answer)}")
         try:

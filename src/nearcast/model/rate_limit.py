@@ -28,6 +28,14 @@ class RateLimit:
         """Whether there are the tokens that something costs."""
         return self._fill(now) >= min(cost, self.burst)
 
+    def owe(self, cost: float, now: float) -> None:
+        """Spends what something cost, whether or not there were the tokens."""
+        self._tokens = self._fill(now) - cost
+
+    def owes_nothing(self, now: float) -> bool:
+        """Whether all that was spent had its tokens by now."""
+        return self._fill(now) >= 0
+
     def full(self, now: float) -> bool:
         """Whether nothing was spent for so long that the whole burst is there."""
         return self._fill(now) == self.burst

@@ -23,6 +23,7 @@ from nearcast.pipeline.snapshots import StateSnapshot, drop_beyond, named, newes
 from nearcast.pipeline.stored_snapshots import snapshots_in
 from nearcast.relations.shards import SHARDS
 from nearcast.stages.fold import FoldedBatch
+from nearcast.state.repository import KeptEvents
 
 T = TypeVar("T")
 
@@ -61,11 +62,13 @@ class Follower:
         self._saved, self._rests = self.known.position, -inf
         self._last = StateSnapshot(named(folder, self._saved), self.known.registry.copy()) if self._saved else None
         self._beside = beside or _AtOnce()
+        self._compacting: tuple[KeptEvents, Future[pa.Table]] | None = None
         self._writing: _Writing | None = None
         self.retention = JournalRetention(journal, folder)
         self.refused = 0
         self._letters = RefusalLetters(journal)
         self.catch_up(at)
+        self.known.repository.compacted_beside = beside is not None
 
     def catch_up(self, position: int) -> None:
         """Folds what lies between, without deciding it."""
@@ -91,10 +94,24 @@ class Follower:
         self.known.position = max(self.known.position, through)
         # Before the deliveries are written: then it is reported, and by whom follows it is not reported again.
         self._report()
+        self._compact()
         self._note_written()
         if self.known.position - self._saved >= SNAPSHOT_EVERY and monotonic() >= self._rests:
             self._begin_save()
         self.save_for_retention()
+
+    def _compact(self) -> None:
+        """Has the newest event of each entity found beside what is decided, where many are superseded: of a hundred
+        thousand pairs it takes a quarter of a second.
+        """
+        repository = self.known.repository
+        if self._compacting is None and (kept := repository.superseded()):
+            self._compacting = kept, self._beside.submit(kept.newest)
+        if self._compacting and self._compacting[1].done():
+            (kept, found), self._compacting = self._compacting, None
+            # What it raised is raised here, as if it had been found here.
+            found.result()
+            repository.adopt(kept)
 
     def save_for_retention(self) -> None:
         """Has a snapshot written where events shall go that came after the last one."""

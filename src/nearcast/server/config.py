@@ -75,6 +75,11 @@ class ServerLimits:
     geometries as sixteen; beyond it the request waits. They take the pipeline 0.4 seconds, for which all wait."""
     definition_burst: int = 100_000
     """So many of them at once."""
+    long_work: float = 0.005
+    """Seconds of work that holds everybody up, for more than 4 ms a piece, that one sender may cause per second while
+    others publish: large definitions, and large events. Beyond it the sender waits."""
+    long_work_burst: float = 0.1
+    """So many of them at once: three filters of a thousand atoms, or one event of a megabyte."""
     said_bytes: int = 32 * 1024
     """Bytes of what a client says of itself in one message, beside what it acknowledges."""
     reordered_deliveries: int = 100_000

@@ -64,6 +64,16 @@ class ServerMetrics:
             "Requests with definitions that waited, as their sender defines faster than it may",
             registry=registry,
         )
+        self.long_work = Counter(
+            "nearcast_long_work_paced",
+            "Requests that waited, as their sender causes more long work than it may",
+            registry=registry,
+        )
+        self.derivations_paced = Counter(
+            "nearcast_derivations_paced",
+            "Requests whose events entered a few at a time, as much follows from each of them",
+            registry=registry,
+        )
         self.lapsed = Counter(
             "nearcast_readings_lapsed",
             "Readings of clients that were withdrawn, as they were valid no longer",

@@ -32,8 +32,10 @@ from nearcast.server.domain.server_domain import ServerDomain
 from nearcast.server.domain.session_places import SessionClaim, claim_table
 from nearcast.server.ingest.definition_offload import DefinitionOffload
 from nearcast.server.ingest.definition_pacing import DefinitionPacing
+from nearcast.server.ingest.derivation_pacing import DerivationPacing
 from nearcast.server.ingest.entry import EventEntry
 from nearcast.server.ingest.group_commit import GroupCommit
+from nearcast.server.ingest.long_work import LongWorkPacing
 from nearcast.server.ingest.wanted_filters import ForwardedFilters
 from nearcast.server.metrics import ServerMetrics
 from nearcast.server.request_bodies import RequestBodies
@@ -112,6 +114,15 @@ class AccessServer:
         self.reading = DefinitionOffload()
         self.pacing = DefinitionPacing(
             limits.definition_work, limits.definition_burst, self.metrics.paced, asyncio.get_running_loop().time
+        )
+        self.long_work = LongWorkPacing(
+            limits.long_work, limits.long_work_burst, self.metrics.long_work, asyncio.get_running_loop().time
+        )
+        self.derivation_pacing = DerivationPacing(
+            journal,
+            lambda: self.session_manager.deliveries_through,
+            self.metrics.derivations_paced,
+            asyncio.get_running_loop().time,
         )
         self.bodies = RequestBodies(limits.bodies_bytes, limits.stall_seconds, limits.body_seconds)
         self.interest_index = InterestIndex(Registry(), guards=False, node=config.node)
@@ -422,6 +433,7 @@ class AccessServer:
         self.client_updates.flush(all_of_it=True)
         self.event_entry.close()
         self.routing.close()
+        self.derivation_pacing.close()
         for blocks in self._blocks:
             blocks.close()
         _, late = await asyncio.wait(self._writers, timeout=STOP_SECONDS)

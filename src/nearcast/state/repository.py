@@ -39,6 +39,8 @@ class Repository:
         self._rows = len(self._tables[0])
         self._newest = self._rows
         self._loose = 0
+        self.compacted_beside = False
+        """Whether somebody asks for what is `superseded`, so that nobody has to wait for it here."""
         self._ledger = EntityLedger()
         self._numbered: tuple[pa.Table | None, Integers] = _NO_NUMBERS
         self._counted: tuple[pa.Table | None, Flags] = _NO_COUNTS
@@ -130,8 +132,18 @@ class Repository:
             events, number, sizes = events.filter(pa.array(counts)), number[counts], sizes[counts]
         self._ledger.set(number, events, sizes)
         self._append(events)
-        if self._rows > 2 * self._newest + SLACK:
+        # Where it is done beside it may take a while.
+        if self._is_worn(2 if self.compacted_beside else 1):
             self.newest()
+
+    def _is_worn(self, times: int) -> bool:
+        """Whether so many times as many rows are superseded as is worth while to look through all of them."""
+        return self._rows > self._newest + times * (self._newest + SLACK)
+
+    def superseded(self) -> KeptEvents | None:
+        """What it has now, where it is worth while to find the newest of it, beside what is taken in, for `adopt`."""
+        # Of tables that are put together meanwhile it would not know that it has them still.
+        return self.as_of_now() if not self._loose and self._is_worn(1) else None
 
     def _append(self, events: pa.Table) -> None:
         self._tables.append(events)

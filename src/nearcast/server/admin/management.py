@@ -6,6 +6,7 @@ Whatever has an id is listed, shown and ended alike, so these routes are made of
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
@@ -73,6 +74,7 @@ from nearcast.server.auth import Manager, service_of
 from nearcast.server.error_responses import NotFound
 from nearcast.server.ingest.cloudevents_http import check_json, read_object
 from nearcast.server.ingest.definition_pacing import work_of
+from nearcast.server.ingest.long_work import ATOM_SECONDS, PAGES, SMALL, long_part
 from nearcast.server.path_names import ID
 from nearcast.server.service import AccessServer
 from nearcast.situations.rule_plan import rule_cycle
@@ -276,8 +278,26 @@ async def put(
         service.reading.remember(event, held, [] if dry else [change])
         return event, orjson.dumps(document), work_of([change])
 
-    held = service.session_manager.registry.settings
-    event, document, work = await service.reading.of_definition(size, prepared)
+    def timed() -> tuple[Event, bytes, int]:
+        """The same; also where it is refused it is noted how long it held others up."""
+        began = time.thread_time()
+        try:
+            return prepared()
+        finally:
+            took.append(time.thread_time() - began)
+
+    held, took = service.session_manager.registry.settings, list[float]()
+    if size <= SMALL:
+        event, document, work = prepared()
+    else:
+        async with service.long_work.turn(token):
+            try:
+                event, document, work = await service.reading.of_definition(size, timed)
+            except DefinitionError:
+                service.long_work.owe(token, long_part(took))
+                raise
+            if event.type != PAGES:
+                service.long_work.owe(token, long_part([*took, 0 if dry else work * ATOM_SECONDS]))
     await service.pacing.admit(token, 0 if dry else work)
     position = 0 if dry else await _append(service, event)
     if position and known is not None:

@@ -16,7 +16,9 @@ from nearcast.model.event import CONTROL_PREFIX
 from nearcast.server.auth import Publisher, admit, service_of
 from nearcast.server.error_responses import fault_json
 from nearcast.server.ingest.cloudevents_http import BATCHED, STRUCTURED, batched
+from nearcast.server.ingest.derivation_pacing import Entering
 from nearcast.server.ingest.group_commit import QueueFull
+from nearcast.server.ingest.long_work import LARGE, SMALL
 from nearcast.server.ingest.read_events import ReadEvents, read_events
 from nearcast.server.ingest.repeated_events import other_events
 from nearcast.server.service import AccessServer
@@ -94,17 +96,25 @@ async def publish(
     if elsewhere := service.domain.elsewhere():
         return Response(status_code=307, headers={"Location": f"{elsewhere}{PATH}"})
     headers, size = request.headers.items(), len(body)
-    reading = service.reading.of_definition if _may_define(request, body) else service.reading.of
+    defines = _may_define(request, body)
     try:
-        came = await reading(size, read_events, headers, body, token, service)
+        if size > (SMALL if defines else LARGE):
+            reading = service.reading.of_definition if defines else service.reading.of
+            async with service.long_work.turn(token):
+                came = await reading(size, read_events, headers, body, token, service)
+                service.long_work.owe(token, came.long_seconds)
+        else:
+            came = read_events(headers, body, token, service)
     except EventError as error:
         _write_dead_letters([refused_input("POST /events", str(error.fault), body)], service)
         raise
+    if not (defines or came.long_seconds):
+        service.long_work.note_ordinary()
     written: list[int | None] = []
     before = max(service.session_manager.events_through, service.events.through)
     if came.taken:
         await service.pacing.admit(token, came.definition_work)
-        written = await service.event_entry.submit(came.entering, *returned_of(request))
+        written = await _entered(request, came, token, service)
     # In a thread where much came, unless all of it is new: else there may be a fault of each event.
     cost = 0 if came.count <= ANSWERED_HERE and _are_new(came, written, before) else size
     status, answer, letters = await service.reading.of(cost, _answer, came, written, before, service)
@@ -114,6 +124,18 @@ async def publish(
         service.metrics.rejected.labels("event").inc(len(letters))
         _write_dead_letters(letters, service)
     return Response(answer, status, media_type="application/json")
+
+
+async def _entered(request: Request, came: ReadEvents, token: Publisher, service: AccessServer) -> list[int | None]:
+    """The positions of what was taken, once it is durable."""
+    holder, returned = returned_of(request)
+
+    async def submit(entering: Entering) -> list[int | None]:
+        """Has some of it written."""
+        return await service.event_entry.submit(entering, holder, returned)
+
+    derives = service.session_manager.registry.derives
+    return await service.derivation_pacing.enter(token, came.entering, submit, derives)
 
 
 def _may_define(request: Request, body: bytes) -> bool:

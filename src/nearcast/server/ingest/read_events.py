@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -24,6 +25,7 @@ from nearcast.server.admin.documents import check_room, checked_changes
 from nearcast.server.error_responses import MOST_FAULTS
 from nearcast.server.ingest.cloudevents_http import ReceivedEvents, read_request
 from nearcast.server.ingest.definition_pacing import work_of
+from nearcast.server.ingest.long_work import ATOM_SECONDS, PAGES, SMALL, long_part, seconds_of_large
 from nearcast.server.service import AccessServer
 
 SOMEWHERE = Mark("request")
@@ -43,6 +45,10 @@ class ReadEvents:
     faults: list[tuple[int, Fault]] = field(default_factory=list)
     definition_work: int = 0
     """What the definitions among it take to enter (`definition_pacing`)."""
+    long_seconds: float = 0.0
+    """What is long in it: for so long it holds others up (`long_work`)."""
+    checking: float = 0.0
+    """Seconds that it took to see what definitions mean."""
 
     @property
     def count(self) -> int:
@@ -57,7 +63,7 @@ def read_events(
 
     The documents are let go of here: to take apart a hundred thousand of them takes a while too.
     """
-    limits = service.config.limits
+    limits, began = service.config.limits, time.thread_time()
     came = read_request(headers, body, limits.event_bytes, limits.batch_events)
     settings, accepted = service.session_manager.registry.settings, clock.moment(clock.now())
     alike: list[AlikeEvents] = []
@@ -69,6 +75,9 @@ def read_events(
     found = ReadEvents(came.contents)
     others = _read_others(came, alike, settings, accepted, token, service, found)
     found.taken, found.entering = _in_order(alike, others, service.config.node)
+    if len(body) > SMALL:
+        own = time.thread_time() - began - found.checking
+        found.long_seconds += seconds_of_large([*map(len, came.contents)], own)
     return found
 
 
@@ -94,7 +103,7 @@ def _read_others(
             if token:
                 token.check_event(event.source, event.type, came.where(index))
             if event.control:
-                received.definition_work += _check_control(event, settings, token, service)
+                _read_control(event, settings, token, service, received)
             found[index] = event
         except EventError as error:
             fault = error.fault
@@ -104,6 +113,21 @@ def _read_others(
         except DefinitionError as error:
             received.faults += [(index, fault) for fault in error.faults[:MOST_FAULTS]]
     return found
+
+
+def _read_control(
+    event: Event, settings: Settings, token: AccessToken | None, service: AccessServer, received: ReadEvents
+) -> None:
+    """Checks a control event, and adds what it takes: also where it is refused."""
+    began, work = time.thread_time(), 0
+    try:
+        work = _check_control(event, settings, token, service)
+    finally:
+        took = time.thread_time() - began
+        received.definition_work += work
+        received.checking += took
+        if event.type != PAGES:
+            received.long_seconds += long_part([took + work * ATOM_SECONDS])
 
 
 def _in_order(

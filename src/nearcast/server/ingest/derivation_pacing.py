@@ -1,0 +1,243 @@
+"""How fast events enter of which much follows: others wait while that is derived, so its sender waits by itself.
+
+Two hundred devices that come to one place may begin ten thousand pairs. At the door nobody knows: so of some requests
+it is counted, once they are decided, how many events were derived from theirs, and what comes next of the same token
+and source is taken for as dear. While others publish such events enter a few at a time, with pauses between: each time
+others wait as long as for any batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter as Counts
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from prometheus_client import Counter
+
+from nearcast.errors import JournalError
+from nearcast.journal.seam import Journal
+from nearcast.model.arrays import Integers
+from nearcast.model.event import Event
+from nearcast.model.rate_limit import RateLimit
+from nearcast.server.access import AccessToken
+from nearcast.server.ingest.long_work import LONG_SECONDS, ORDINARY_SECONDS
+
+log = logging.getLogger(__name__)
+
+Entering: TypeAlias = Sequence[Event] | pa.Table
+"""Events, or rows of `EVENTS`, that enter."""
+
+Sender = tuple[str, str]
+"""The name of a token and the source of an event."""
+
+DERIVED_SECONDS = 12e-6
+"""For a derived event: to be found, told and written."""
+
+FEW = 1.0
+"""Derived events of each event up to which nobody waits: they take a fifth of what the event itself does."""
+
+SHARE = 0.1
+"""Of the time may go into what is derived from events of one sender while others publish."""
+
+SENDERS = 1_000
+"""Senders of which it is known what follows from their events: those that were heard of last."""
+
+LOOKED_AT = 8
+"""Requests at once of which it is awaited what follows from them, one of each sender."""
+
+SAMPLED = 1_000
+"""Events of a request of which it is counted what follows from them, at most: some out of all of it."""
+
+AGAIN_SECONDS = 1.0
+"""After so long it is counted again of a sender from whose events little followed."""
+
+LOOK_SECONDS, LONGEST_SECONDS = 0.1, 30.0
+"""Between two looks whether a request is decided, and for how long it is looked."""
+
+READ = 10_000
+"""Rows that are read at once."""
+
+STEP_SECONDS = 0.01
+"""Between two looks whether a sender may go on."""
+
+
+@dataclass(slots=True)
+class _Sender:
+    """What is known of a sender: derived events of each of its events, and what they may take."""
+
+    derived: float
+    counted: float
+    """When that was counted."""
+    limit: RateLimit = field(default_factory=lambda: RateLimit(SHARE, LONG_SECONDS))
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class DerivationPacing:
+    """Lets events enter as far as what follows from those of their senders leaves time to others.
+
+    `decided` tells up to which position all is decided; `now` gives seconds. Used from one event loop.
+    """
+
+    def __init__(self, journal: Journal, decided: Callable[[], int], paced: Counter, now: Callable[[], float]) -> None:
+        self._journal, self._decided, self._paced, self._now = journal, decided, paced, now
+        self._senders: OrderedDict[Sender, _Sender] = OrderedDict()
+        # When each token's source was last heard of, for others to be in the way of.
+        self._newest: list[tuple[Sender, float]] = []
+        self._looking: dict[Sender, asyncio.Task[None]] = {}
+
+    async def enter(
+        self,
+        token: AccessToken | None,
+        entering: Entering,
+        submit: Callable[[Entering], Awaitable[list[int | None]]],
+        derives: bool,
+    ) -> list[int | None]:
+        """Has events submitted, all at once or a few at a time; their positions. `derives`: whether anything may follow
+        from events. Raises what submitting does: what was before is in the journal then.
+        """
+        if not derives:
+            return await submit(entering)
+        name = token.name if token else ""
+        senders = [(name, source) for source in sources_of(entering)]
+        dearest = max(senders, key=self._derived, default=None)
+        self._note(senders)
+        if dearest is None or self._derived(dearest) <= FEW:
+            written = await submit(entering)
+        else:
+            written = await self._enter_slowly(dearest, entering, submit)
+        self._look(senders, entering, written)
+        return written
+
+    def close(self) -> None:
+        """Looks at nothing any more."""
+        for task in self._looking.values():
+            task.cancel()
+
+    def _derived(self, sender: Sender) -> float:
+        """What follows from each event of a sender; of one that is new as of the dearest with the same token."""
+        if (known := self._senders.get(sender)) is not None:
+            return known.derived
+        return max((one.derived for (name, _), one in self._senders.items() if name == sender[0]), default=0.0)
+
+    def _note(self, senders: Sequence[Sender]) -> None:
+        """Takes note of who published last: two are enough to know of somebody else than any one."""
+        now = self._now()
+        for sender in senders[:2]:
+            self._newest = [(sender, now), *(one for one in self._newest if one[0] != sender)][:2]
+
+    def _has_company(self, sender: Sender) -> bool:
+        """Whether another sender published just now."""
+        latest = max((at for other, at in self._newest if other != sender), default=-inf)
+        return self._now() <= latest + ORDINARY_SECONDS
+
+    async def _enter_slowly(
+        self, sender: Sender, entering: Entering, submit: Callable[[Entering], Awaitable[list[int | None]]]
+    ) -> list[int | None]:
+        known, written, waited = self._known(sender), list[int | None](), False
+        while len(written) < len(entering):
+            async with known.turn:
+                seconds = max(known.derived, FEW) * DERIVED_SECONDS
+                count = max(1, int(LONG_SECONDS / seconds)) if self._has_company(sender) else len(entering)
+                part = entering[len(written) : len(written) + count]
+                while self._has_company(sender) and not known.limit.spend(len(part) * seconds, self._now()):
+                    waited = True
+                    await asyncio.sleep(STEP_SECONDS)
+            written += await submit(part)
+        self._paced.inc(waited)
+        return written
+
+    def _known(self, sender: Sender) -> _Sender:
+        """What is known of a sender, who is then the one heard of last."""
+        known = self._senders.pop(sender, None) or _Sender(self._derived(sender), -inf)
+        self._senders[sender] = known
+        while len(self._senders) > SENDERS:
+            self._senders.popitem(last=False)
+        return known
+
+    def _look(self, senders: Sequence[Sender], entering: Entering, written: Sequence[int | None]) -> None:
+        """Has it counted what follows from what was written, unless it is awaited already, or was counted just now."""
+        if len(self._looking) >= LOOKED_AT or not any(map(self._is_wanted, senders)):
+            return
+        by_position = dict[int, Sender]()
+        for index in range(0, len(written), len(written) // SAMPLED + 1):
+            position = written[index]
+            if position is not None:
+                by_position[position] = senders[0][0], _source_at(entering, index)
+        if not by_position:
+            return
+        task = asyncio.get_running_loop().create_task(self._count(by_position))
+        for sender in senders:
+            self._looking[sender] = task
+        task.add_done_callback(lambda _: [self._looking.pop(sender, None) for sender in senders])
+
+    def _is_wanted(self, sender: Sender) -> bool:
+        known = self._senders.get(sender)
+        again = -inf if known is None or known.derived > FEW else known.counted + AGAIN_SECONDS
+        return sender not in self._looking and self._now() >= again
+
+    async def _count(self, by_position: dict[int, Sender]) -> None:
+        until, last = self._now() + LONGEST_SECONDS, max(by_position)
+        while self._decided() < last:
+            if self._now() > until:
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+        try:
+            found = await asyncio.to_thread(derived_from, self._journal, np.array(sorted(by_position), np.int64))
+        except JournalError:
+            # Who reads on will say so.
+            return
+        events, derived = Counts(by_position.values()), Counts[Sender]()
+        for position, count in found.items():
+            derived[by_position[position]] += count
+        for sender, count in events.items():
+            self._learn(sender, derived[sender] / count)
+
+    def _learn(self, sender: Sender, derived: float) -> None:
+        """Takes note of what followed from each event of a sender; it is forgotten by halves."""
+        known = self._known(sender)
+        if known.derived <= FEW < derived:
+            log.info("events enter slowly: much follows from each source=%s derived=%.0f", sender[1], derived)
+        # Of one that was not known before it was taken to be as of others of its token.
+        known.derived = max(derived, known.derived / 2 if known.counted > -inf else 0.0)
+        known.counted = self._now()
+
+
+def sources_of(entering: Entering) -> list[str]:
+    """The sources of events, each once."""
+    if isinstance(entering, pa.Table):
+        found: list[str] = entering.column("source").unique().to_pylist()
+        return found
+    return [*dict.fromkeys(event.source for event in entering)]
+
+
+def _source_at(entering: Entering, index: int) -> str:
+    if isinstance(entering, pa.Table):
+        found: str = entering.column("source")[index].as_py()
+        return found
+    return entering[index].source
+
+
+def derived_from(journal: Journal, positions: Integers) -> dict[int, int]:
+    """How many events were derived from those at some positions, ascending, of which each is decided."""
+    found = Counts[int]()
+    first, last = int(positions[0]), int(positions[-1])
+    through = min(last, journal.end("derived"))
+    for rows in _derived(journal, first - 1, through):
+        at, counts = np.unique(rows, return_counts=True)
+        own = np.isin(at, positions)
+        found.update(dict(zip(at[own].tolist(), counts[own].tolist(), strict=True)))
+    return found
+
+
+def _derived(journal: Journal, after: int, through: int) -> Iterator[Integers]:
+    """The positions of derived events."""
+    if through > after:
+        for rows in journal.row_ranges("derived", after, through, READ):
+            yield rows.column("position").to_numpy()

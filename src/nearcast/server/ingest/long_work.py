@@ -1,0 +1,131 @@
+"""Long work at once: what one sender sends that holds everybody up for long may do so for a small part of the time.
+
+Deciding goes in one order, and Python runs one thread at a time: whoever comes behind a large definition, or beside an
+event of a megabyte, waits for it. As long as that is rare few meet it. So what a sender causes of long work has a rate
+and a burst, and beyond that only this sender waits: what reading took at the door, which tells what the pipeline has to
+do again, and what definitions take to enter. What is short is not counted here, however much there is of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from math import inf
+
+from prometheus_client import Counter
+
+from nearcast.model.rate_limit import RateLimit
+from nearcast.server.access import AccessToken
+from nearcast.server.ingest.group_commit import QueueFull
+
+log = logging.getLogger(__name__)
+
+LONG_SECONDS = 0.004
+"""What takes longer is long: ordinary events are decided together for about as long."""
+
+ATOM_SECONDS = 15e-6
+"""For an atom of a definition, as `definition_pacing` counts them, to enter the pipeline."""
+
+SMALL = 2 * 1024
+"""Bytes of a request in which nothing is long."""
+
+LARGE = 64 * 1024
+"""Bytes of an event from which it may be long by itself: a request of many is read with pauses between them."""
+
+PAGES = "nearcast.zones.changed"
+"""Control events that are not counted: a layer of a hundred thousand zones comes in pages, and would take hours."""
+
+ORDINARY_SECONDS = 10.0
+"""Nobody waits where nobody was in the way for so long, as while a system is set up."""
+
+PATIENCE = 20.0
+"""Seconds for which a request waits; then its sender is asked to come back. Clients give up after 30."""
+
+WAITING = 16
+"""Large requests of one sender that are there at once; while it has to wait more are asked to come back."""
+
+STEP_SECONDS = 0.05
+"""Between two looks whether a sender may go on."""
+
+
+def seconds_of_large(sizes: Sequence[int], seconds: float) -> float:
+    """Of the seconds that it took to read events of so many bytes those that large ones took, where these are long.
+
+    One by itself is large in any case.
+    """
+    whole = sum(sizes)
+    large = sizes if len(sizes) == 1 else [one for one in sizes if one > LARGE]
+    return long_part(seconds * one / whole for one in large)
+
+
+def long_part(seconds: Iterable[float]) -> float:
+    """The seconds of those of several pieces of work that are long."""
+    return sum(one for one in seconds if one > LONG_SECONDS)
+
+
+class LongWorkPacing:
+    """Lets each sender, known by its token, cause so many seconds of long work per second, and a burst of them at once.
+
+    What something takes is often known only when it is read, so it is owed afterwards, and the next waits for that.
+    `now` gives seconds.
+    """
+
+    def __init__(self, share: float, burst: float, paced: Counter, now: Callable[[], float]) -> None:
+        self._share, self._burst, self._paced, self._now = share, burst, paced, now
+        # There are as many senders as the server has tokens.
+        self._limits: dict[str, RateLimit] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._waiting: dict[str, int] = {}
+        self._told = set[str]()
+        self._ordinary = -inf
+
+    def note_ordinary(self) -> None:
+        """Takes note that something ordinary came, which long work would be in the way of."""
+        self._ordinary = self._now()
+
+    def owe(self, token: AccessToken | None, seconds: float) -> None:
+        """Counts what a sender caused."""
+        if seconds:
+            self._limit(_name(token)).owe(seconds, self._now())
+
+    @asynccontextmanager
+    async def turn(self, token: AccessToken | None) -> AsyncIterator[None]:
+        """Waits until what a sender caused before has been long enough ago; its own other turns wait until this one
+        ends. Raises QueueFull where that takes long, or where many wait.
+        """
+        sender, came = _name(token), self._now()
+        if not self._may_go_on(sender):
+            self._tell(sender)
+            if self._waiting.get(sender, 0) >= WAITING:
+                raise QueueFull
+        self._waiting[sender] = self._waiting.get(sender, 0) + 1
+        try:
+            async with self._turns.setdefault(sender, asyncio.Lock()):
+                while not self._may_go_on(sender):
+                    if self._now() > came + PATIENCE:
+                        raise QueueFull
+                    await asyncio.sleep(STEP_SECONDS)
+                yield
+        finally:
+            self._waiting[sender] -= 1
+
+    def _may_go_on(self, sender: str) -> bool:
+        now = self._now()
+        return now > self._ordinary + ORDINARY_SECONDS or self._limit(sender).owes_nothing(now)
+
+    def _tell(self, sender: str) -> None:
+        self._paced.inc()
+        if sender not in self._told:
+            self._told.add(sender)
+            log.info("what takes long waits: its sender sends more of it than it may token=%s", sender or "none")
+
+    def _limit(self, sender: str) -> RateLimit:
+        if sender not in self._limits:
+            self._limits[sender] = RateLimit(self._share, self._burst)
+        return self._limits[sender]
+
+
+def _name(token: AccessToken | None) -> str:
+    return token.name if token else ""
