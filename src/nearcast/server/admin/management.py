@@ -290,14 +290,14 @@ async def put(
     if size <= SMALL:
         event, document, work = prepared()
     else:
-        async with service.long_work.turn(token):
+        async with service.long_work.turn(token, True):
             try:
                 event, document, work = await service.reading.of_definition(size, timed)
             except DefinitionError:
-                service.long_work.owe(token, long_part(took))
+                service.long_work.owe(token, True, long_part(took))
                 raise
             if event.type != PAGES:
-                service.long_work.owe(token, long_part([*took, 0 if dry else work * ATOM_SECONDS]))
+                service.long_work.owe(token, True, long_part([*took, 0 if dry else work * ATOM_SECONDS]))
     await service.pacing.admit(token, 0 if dry else work)
     position = 0 if dry else await _append(service, event)
     if position and known is not None:

@@ -12,8 +12,9 @@ import asyncio
 import logging
 from collections import Counter as Counts
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf
 from typing import TypeAlias
 
@@ -105,13 +106,14 @@ class DerivationPacing:
         if not derives:
             return await submit(entering)
         name = token.name if token else ""
-        senders = [(name, source) for source in sources_of(entering)]
-        dearest = max(senders, key=self._derived, default=None)
+        senders = {(name, source): count for source, count in sources_of(entering).items()}
+        follows = sum(count * self._derived(sender) for sender, count in senders.items())
         self._note(senders)
-        if dearest is None or self._derived(dearest) <= FEW:
+        if follows <= FEW * len(entering):
             written = await submit(entering)
         else:
-            written = await self._enter_slowly(dearest, entering, submit)
+            dearest = max(senders, key=self._derived)
+            written = await self._enter_slowly(dearest, follows / len(entering), entering, submit)
         self._look(senders, entering, written)
         return written
 
@@ -126,10 +128,10 @@ class DerivationPacing:
             return known.derived
         return max((one.derived for (name, _), one in self._senders.items() if name == sender[0]), default=0.0)
 
-    def _note(self, senders: Sequence[Sender]) -> None:
+    def _note(self, senders: Iterable[Sender]) -> None:
         """Takes note of who published last: two are enough to know of somebody else than any one."""
         now = self._now()
-        for sender in senders[:2]:
+        for sender in islice(senders, 2):
             self._newest = [(sender, now), *(one for one in self._newest if one[0] != sender)][:2]
 
     def _has_company(self, sender: Sender) -> bool:
@@ -138,12 +140,16 @@ class DerivationPacing:
         return self._now() <= latest + ORDINARY_SECONDS
 
     async def _enter_slowly(
-        self, sender: Sender, entering: Entering, submit: Callable[[Entering], Awaitable[list[int | None]]]
+        self,
+        sender: Sender,
+        derived: float,
+        entering: Entering,
+        submit: Callable[[Entering], Awaitable[list[int | None]]],
     ) -> list[int | None]:
         known, written, waited = self._known(sender), list[int | None](), False
+        seconds = derived * DERIVED_SECONDS
         while len(written) < len(entering):
             async with known.turn:
-                seconds = max(known.derived, FEW) * DERIVED_SECONDS
                 count = max(1, int(LONG_SECONDS / seconds)) if self._has_company(sender) else len(entering)
                 part = entering[len(written) : len(written) + count]
                 while self._has_company(sender) and not known.limit.spend(len(part) * seconds, self._now()):
@@ -161,15 +167,15 @@ class DerivationPacing:
             self._senders.popitem(last=False)
         return known
 
-    def _look(self, senders: Sequence[Sender], entering: Entering, written: Sequence[int | None]) -> None:
+    def _look(self, senders: Collection[Sender], entering: Entering, written: Sequence[int | None]) -> None:
         """Has it counted what follows from what was written, unless it is awaited already, or was counted just now."""
         if len(self._looking) >= LOOKED_AT or not any(map(self._is_wanted, senders)):
             return
-        by_position = dict[int, Sender]()
+        by_position, name = dict[int, Sender](), next(iter(senders))[0]
         for index in range(0, len(written), len(written) // SAMPLED + 1):
             position = written[index]
             if position is not None:
-                by_position[position] = senders[0][0], _source_at(entering, index)
+                by_position[position] = name, _source_at(entering, index)
         if not by_position:
             return
         task = asyncio.get_running_loop().create_task(self._count(by_position))
@@ -209,12 +215,11 @@ class DerivationPacing:
         known.counted = self._now()
 
 
-def sources_of(entering: Entering) -> list[str]:
-    """The sources of events, each once."""
+def sources_of(entering: Entering) -> Mapping[str, int]:
+    """The sources of events, with how many there are of each."""
     if isinstance(entering, pa.Table):
-        found: list[str] = entering.column("source").unique().to_pylist()
-        return found
-    return [*dict.fromkeys(event.source for event in entering)]
+        return {one["values"]: one["counts"] for one in entering.column("source").value_counts().to_pylist()}
+    return Counts(event.source for event in entering)
 
 
 def _source_at(entering: Entering, index: int) -> str:

@@ -34,6 +34,9 @@ SMALL = 2 * 1024
 LARGE = 64 * 1024
 """Bytes of an event from which it may be long by itself: a request of many is read with pauses between them."""
 
+Key = tuple[str, bool]
+"""A sender, by the name of its token, and whether it defines: who defines much need not stop publishing."""
+
 PAGES = "nearcast.zones.changed"
 """Control events that are not counted: a layer of a hundred thousand zones comes in pages, and would take hours."""
 
@@ -66,7 +69,8 @@ def long_part(seconds: Iterable[float]) -> float:
 
 
 class LongWorkPacing:
-    """Lets each sender, known by its token, cause so many seconds of long work per second, and a burst of them at once.
+    """Lets each sender, known by its token, cause so many seconds of long work per second, and a burst of them at once,
+    by what it defines and by what else it publishes.
 
     What something takes is often known only when it is read, so it is owed afterwards, and the next waits for that.
     `now` gives seconds.
@@ -75,27 +79,27 @@ class LongWorkPacing:
     def __init__(self, share: float, burst: float, paced: Counter, now: Callable[[], float]) -> None:
         self._share, self._burst, self._paced, self._now = share, burst, paced, now
         # There are as many senders as the server has tokens.
-        self._limits: dict[str, RateLimit] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
-        self._waiting: dict[str, int] = {}
-        self._told = set[str]()
+        self._limits: dict[Key, RateLimit] = {}
+        self._turns: dict[Key, asyncio.Lock] = {}
+        self._waiting: dict[Key, int] = {}
+        self._told = set[Key]()
         self._ordinary = -inf
 
     def note_ordinary(self) -> None:
         """Takes note that something ordinary came, which long work would be in the way of."""
         self._ordinary = self._now()
 
-    def owe(self, token: AccessToken | None, seconds: float) -> None:
+    def owe(self, token: AccessToken | None, defines: bool, seconds: float) -> None:
         """Counts what a sender caused."""
         if seconds:
-            self._limit(_name(token)).owe(seconds, self._now())
+            self._limit(_key(token, defines)).owe(seconds, self._now())
 
     @asynccontextmanager
-    async def turn(self, token: AccessToken | None) -> AsyncIterator[None]:
+    async def turn(self, token: AccessToken | None, defines: bool) -> AsyncIterator[None]:
         """Waits until what a sender caused before has been long enough ago; its own other turns wait until this one
         ends. Raises QueueFull where that takes long, or where many wait.
         """
-        sender, came = _name(token), self._now()
+        sender, came = _key(token, defines), self._now()
         if not self._may_go_on(sender):
             self._tell(sender)
             if self._waiting.get(sender, 0) >= WAITING:
@@ -111,21 +115,21 @@ class LongWorkPacing:
         finally:
             self._waiting[sender] -= 1
 
-    def _may_go_on(self, sender: str) -> bool:
+    def _may_go_on(self, sender: Key) -> bool:
         now = self._now()
         return now > self._ordinary + ORDINARY_SECONDS or self._limit(sender).owes_nothing(now)
 
-    def _tell(self, sender: str) -> None:
+    def _tell(self, sender: Key) -> None:
         self._paced.inc()
         if sender not in self._told:
             self._told.add(sender)
-            log.info("what takes long waits: its sender sends more of it than it may token=%s", sender or "none")
+            log.info("what takes long waits: its sender sends more of it than it may token=%s", sender[0] or "none")
 
-    def _limit(self, sender: str) -> RateLimit:
+    def _limit(self, sender: Key) -> RateLimit:
         if sender not in self._limits:
             self._limits[sender] = RateLimit(self._share, self._burst)
         return self._limits[sender]
 
 
-def _name(token: AccessToken | None) -> str:
-    return token.name if token else ""
+def _key(token: AccessToken | None, defines: bool) -> Key:
+    return token.name if token else "", defines

@@ -100,9 +100,9 @@ async def publish(
     try:
         if size > (SMALL if defines else LARGE):
             reading = service.reading.of_definition if defines else service.reading.of
-            async with service.long_work.turn(token):
+            async with service.long_work.turn(token, defines):
                 came = await reading(size, read_events, headers, body, token, service)
-                service.long_work.owe(token, came.long_seconds)
+                service.long_work.owe(token, defines, came.long_seconds)
         else:
             came = read_events(headers, body, token, service)
     except EventError as error:
