@@ -28,7 +28,8 @@ from nearcast.model.arrays import Integers
 from nearcast.model.event import Event
 from nearcast.model.rate_limit import RateLimit
 from nearcast.server.access import AccessToken
-from nearcast.server.ingest.long_work import LONG_SECONDS, ORDINARY_SECONDS
+from nearcast.server.ingest.group_commit import QueueFull
+from nearcast.server.ingest.long_work import LONG_SECONDS, ORDINARY_SECONDS, PATIENCE
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,9 @@ DERIVED_SECONDS = 12e-6
 FEW = 1.0
 """Derived events of each event up to which nobody waits: they take a fifth of what the event itself does."""
 
+PART_SECONDS = 0.008
+"""That a batch takes longer in which something is derived, however little."""
+
 SHARE = 0.1
 """Of the time may go into what is derived from events of one sender while others publish."""
 
@@ -56,8 +60,9 @@ LOOKED_AT = 8
 SAMPLED = 1_000
 """Events of a request of which it is counted what follows from them, at most: some out of all of it."""
 
-AGAIN_SECONDS = 1.0
-"""After so long it is counted again of a sender from whose events little followed."""
+SMALL, AGAIN_SECONDS = 10, 1.0
+"""Of requests of so few events of a sender it is counted again after so long, if little followed from the ones before.
+"""
 
 LOOK_SECONDS, LONGEST_SECONDS = 0.1, 30.0
 """Between two looks whether a request is decided, and for how long it is looked."""
@@ -76,7 +81,7 @@ class _Sender:
     derived: float
     counted: float
     """When that was counted."""
-    limit: RateLimit = field(default_factory=lambda: RateLimit(SHARE, LONG_SECONDS))
+    limit: RateLimit = field(default_factory=lambda: RateLimit(SHARE, PART_SECONDS + LONG_SECONDS))
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -92,6 +97,9 @@ class DerivationPacing:
         # When each token's source was last heard of, for others to be in the way of.
         self._newest: list[tuple[Sender, float]] = []
         self._looking: dict[Sender, asyncio.Task[None]] = {}
+        self._tasks = set[asyncio.Task[None]]()
+        # The last position that was written slowly.
+        self._through = 0
 
     async def enter(
         self,
@@ -119,7 +127,7 @@ class DerivationPacing:
 
     def close(self) -> None:
         """Looks at nothing any more."""
-        for task in self._looking.values():
+        for task in self._tasks:
             task.cancel()
 
     def _derived(self, sender: Sender) -> float:
@@ -146,16 +154,29 @@ class DerivationPacing:
         entering: Entering,
         submit: Callable[[Entering], Awaitable[list[int | None]]],
     ) -> list[int | None]:
-        known, written, waited = self._known(sender), list[int | None](), False
-        seconds = derived * DERIVED_SECONDS
+        """Has some events submitted after others, each time as many as take no longer than any batch.
+
+        Raises QueueFull where that takes longer than publishers wait: what is there then is known when it comes again.
+        """
+        known, written, began = self._known(sender), list[int | None](), self._now()
+        seconds, waited = derived * DERIVED_SECONDS, False
         while len(written) < len(entering):
             async with known.turn:
                 count = max(1, int(LONG_SECONDS / seconds)) if self._has_company(sender) else len(entering)
                 part = entering[len(written) : len(written) + count]
-                while self._has_company(sender) and not known.limit.spend(len(part) * seconds, self._now()):
+                cost = PART_SECONDS + len(part) * seconds
+                while self._has_company(sender) and not known.limit.spend(cost, self._now()):
                     waited = True
+                    if self._now() > began + PATIENCE:
+                        self._paced.inc()
+                        raise QueueFull
                     await asyncio.sleep(STEP_SECONDS)
-            written += await submit(part)
+            positions = await submit(part)
+            # What was there before costs nothing: who comes again goes on from where it was.
+            if all(one is None or one <= self._through for one in positions):
+                known.limit.owe(-cost, self._now())
+            self._through = max(self._through, *(one or 0 for one in positions))
+            written += positions
         self._paced.inc(waited)
         return written
 
@@ -169,7 +190,8 @@ class DerivationPacing:
 
     def _look(self, senders: Collection[Sender], entering: Entering, written: Sequence[int | None]) -> None:
         """Has it counted what follows from what was written, unless it is awaited already, or was counted just now."""
-        if len(self._looking) >= LOOKED_AT or not any(map(self._is_wanted, senders)):
+        small = len(written) <= SMALL
+        if len(self._tasks) >= LOOKED_AT or (small and not any(map(self._is_wanted, senders))):
             return
         by_position, name = dict[int, Sender](), next(iter(senders))[0]
         for index in range(0, len(written), len(written) // SAMPLED + 1):
@@ -179,9 +201,10 @@ class DerivationPacing:
         if not by_position:
             return
         task = asyncio.get_running_loop().create_task(self._count(by_position))
-        for sender in senders:
-            self._looking[sender] = task
-        task.add_done_callback(lambda _: [self._looking.pop(sender, None) for sender in senders])
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._looking.update(dict.fromkeys(senders, task))
+        task.add_done_callback(lambda _: [self._looking.pop(one, None) for one in senders])
 
     def _is_wanted(self, sender: Sender) -> bool:
         known = self._senders.get(sender)
