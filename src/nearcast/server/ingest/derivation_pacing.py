@@ -48,7 +48,7 @@ FEW = 1.0
 PART_SECONDS = 0.008
 """That a batch takes longer in which something is derived, however little."""
 
-SHARE = 0.1
+SHARE = 0.05
 """Of the time may go into what is derived from events of one sender while others publish."""
 
 SENDERS = 1_000
