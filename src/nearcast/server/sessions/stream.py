@@ -37,6 +37,7 @@ from nearcast.server.path_names import ID
 from nearcast.server.service import AccessServer
 from nearcast.server.sessions.client_updates import HELD_SECONDS, SAYABLE
 from nearcast.server.sessions.session import GOING_AWAY, NORMAL, TAKEN_OVER, ClientGone, Connection, Pump, Session
+from nearcast.server.sessions.waiting_row import waiting_row
 
 log = logging.getLogger(__name__)
 
@@ -485,18 +486,7 @@ async def waiting(
         "outcomes": dict(session.waiting.settled),
         "waiting": len(session.waiting.waiting),
         "in_flight": [write_sequence(one) for one in sorted(session.waiting.in_flight)],
-        "first": [
-            {
-                "position": write_sequence(one.sequence),
-                "priority": one.priority,
-                "level": one.level,
-                "subscription": one.subscription,
-                "entity": one.entity,
-                "attempts": one.attempts,
-                "expires": None if one.expires is None else clock.stamp(one.expires),
-            }
-            for one in ordered
-        ],
+        "first": [waiting_row(one) for one in ordered],
     }
 
 
