@@ -177,15 +177,25 @@ def _finds(name: str, wanting: str, draws: set[tuple[str, str]]) -> bool:
     return wanting in found
 
 
-def test_one_subscription_among_many_tells_only_itself() -> None:
-    """Of five thousand filters one that comes and one that goes are one message that has the two."""
+def joined() -> tuple[InterestExchange, InterestExchange]:
+    """Two domains, a and b, that are connected and have told nothing yet."""
     one, other = InterestExchange("a", 1), InterestExchange("b", 1)
-    many = {f"id = '{number}'" for number in range(5_000)}
-    one.state(many)
     one.connect("b")
     other.connect("a")
-    for message in one.news_for("b"):
-        other.hear("a", message)
+    return one, other
+
+
+def tell(one: InterestExchange, other: InterestExchange) -> list[bool]:
+    """One tells the other all that is new; for each message whether it changes anything there."""
+    return [other.hear(one.domain, message) for message in one.news_for(other.domain)]
+
+
+def test_one_subscription_among_many_tells_only_itself() -> None:
+    """Of five thousand filters one that comes and one that goes are one message that has the two."""
+    one, other = joined()
+    many = {f"id = '{number}'" for number in range(5_000)}
+    one.state(many)
+    tell(one, other)
     one.state(many - {"id = '7'"} | {"id = 'new'"})
     (message,) = one.news_for("b")
     assert (["id = 'new'"], ["id = '7'"]) == (message["add"], message["remove"])
@@ -194,11 +204,9 @@ def test_one_subscription_among_many_tells_only_itself() -> None:
 
 
 def test_many_filters_come_in_messages_of_bounded_size() -> None:
-    one, other = InterestExchange("a", 1), InterestExchange("b", 1)
+    one, other = joined()
     many = {f"id = '{number}' AND {'x' * 200} = 1" for number in range(5_000)}
     one.state(many)
-    one.connect("b")
-    other.connect("a")
     messages = [*one.news_for("b")]
     assert len(messages) > 5
     assert all(sum(map(len, message["add"])) <= PART_CHARACTERS for message in messages)
@@ -211,16 +219,12 @@ def test_many_filters_come_in_messages_of_bounded_size() -> None:
 )
 def test_who_states_too_much_is_taken_to_want_everything(filters: set[str]) -> None:
     """More is sent, and nothing is lost; when it wants less it is told again."""
-    one, other = InterestExchange("a", 1), InterestExchange("b", 1)
-    one.connect("b")
-    other.connect("a")
+    one, other = joined()
     one.state(filters)
-    for message in one.news_for("b"):
-        other.hear("a", message)
+    tell(one, other)
     assert ALL_FILTERS == other.wanted_by("a")
     one.state({"id = '1'"})
-    for message in one.news_for("b"):
-        other.hear("a", message)
+    tell(one, other)
     assert {"id = '1'"} == other.wanted_by("a")
 
 
