@@ -208,7 +208,7 @@ def test_what_is_known_of_senders_has_a_bound() -> None:
     async def test() -> None:
         door = Door()
         for number in range(SENDERS + 50):
-            door.pacing._learn(("busy", f"s{number}"), 0.0)
+            door.pacing._learn({("busy", f"s{number}"): 0.0})
         assert SENDERS == len(door.pacing._senders)
         assert ("busy", f"s{SENDERS + 49}") in door.pacing._senders
 

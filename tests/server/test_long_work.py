@@ -17,8 +17,9 @@ from nearcast.model.rate_limit import RateLimit
 from nearcast.server.access import AccessToken
 from nearcast.server.config import ServerLimits
 from nearcast.server.ingest import long_work
+from nearcast.server.ingest.definition_offload import LARGE
 from nearcast.server.ingest.group_commit import QueueFull
-from nearcast.server.ingest.long_work import LARGE, LONG_SECONDS, LongWorkPacing, long_part, seconds_of_large
+from nearcast.server.ingest.long_work import LONG_SECONDS, LongWorkPacing, long_part, seconds_of_large
 from tests.server.conftest import run, running
 from tests.server.test_bounds import count, is_served
 

@@ -73,8 +73,9 @@ from nearcast.server.admin.documents import (
 from nearcast.server.auth import Manager, service_of
 from nearcast.server.error_responses import NotFound
 from nearcast.server.ingest.cloudevents_http import check_json, read_object
+from nearcast.server.ingest.definition_offload import LARGE_DEFINITION
 from nearcast.server.ingest.definition_pacing import work_of
-from nearcast.server.ingest.long_work import ATOM_SECONDS, PAGES, SMALL, long_part
+from nearcast.server.ingest.long_work import ATOM_SECONDS, PAGES, long_part
 from nearcast.server.path_names import ID
 from nearcast.server.service import AccessServer
 from nearcast.situations.rule_plan import rule_cycle
@@ -287,7 +288,7 @@ async def put(
             took.append(time.thread_time() - began)
 
     held, took = service.session_manager.registry.settings, list[float]()
-    if size <= SMALL:
+    if size <= LARGE_DEFINITION:
         event, document, work = prepared()
     else:
         async with service.long_work.turn(token, True):

@@ -96,7 +96,7 @@ class DerivationPacing:
         self._senders: OrderedDict[Sender, _Sender] = OrderedDict()
         # When each token's source was last heard of, for others to be in the way of.
         self._newest: list[tuple[Sender, float]] = []
-        self._looking: dict[Sender, asyncio.Task[None]] = {}
+        self._looking = set[Sender]()
         self._tasks = set[asyncio.Task[None]]()
         # The last position that was written slowly.
         self._through = 0
@@ -115,12 +115,13 @@ class DerivationPacing:
             return await submit(entering)
         name = token.name if token else ""
         senders = {(name, source): count for source, count in sources_of(entering).items()}
-        follows = sum(count * self._derived(sender) for sender, count in senders.items())
+        derived = self._derived(name, senders)
+        follows = sum(count * derived[sender] for sender, count in senders.items())
         self._note(senders)
         if follows <= FEW * len(entering):
             written = await submit(entering)
         else:
-            dearest = max(senders, key=self._derived)
+            dearest = max(senders, key=derived.__getitem__)
             written = await self._enter_slowly(dearest, follows / len(entering), entering, submit)
         self._look(senders, entering, written)
         return written
@@ -130,11 +131,15 @@ class DerivationPacing:
         for task in self._tasks:
             task.cancel()
 
-    def _derived(self, sender: Sender) -> float:
-        """What follows from each event of a sender; of one that is new as of the dearest with the same token."""
-        if (known := self._senders.get(sender)) is not None:
-            return known.derived
-        return max((one.derived for (name, _), one in self._senders.items() if name == sender[0]), default=0.0)
+    def _derived(self, name: str, senders: Iterable[Sender]) -> dict[Sender, float]:
+        """What follows from each event of senders with one token; of those that are new as of its dearest."""
+        # Looked for once: a request may have a hundred thousand sources, and a thousand senders are known.
+        dearest = self._dearest(name)
+        return {one: dearest if (known := self._senders.get(one)) is None else known.derived for one in senders}
+
+    def _dearest(self, name: str) -> float:
+        """What follows from each event of that sender with a token from whose events most follows."""
+        return max((one.derived for (other, _), one in self._senders.items() if other == name), default=0.0)
 
     def _note(self, senders: Iterable[Sender]) -> None:
         """Takes note of who published last: two are enough to know of somebody else than any one."""
@@ -158,7 +163,7 @@ class DerivationPacing:
 
         Raises QueueFull where that takes longer than publishers wait: what is there then is known when it comes again.
         """
-        known, written, began = self._known(sender), list[int | None](), self._now()
+        known, written, began = self._known(sender, self._dearest(sender[0])), list[int | None](), self._now()
         seconds, waited = derived * DERIVED_SECONDS, False
         while len(written) < len(entering):
             async with known.turn:
@@ -180,9 +185,9 @@ class DerivationPacing:
         self._paced.inc(waited)
         return written
 
-    def _known(self, sender: Sender) -> _Sender:
-        """What is known of a sender, who is then the one heard of last."""
-        known = self._senders.pop(sender, None) or _Sender(self._derived(sender), -inf)
+    def _known(self, sender: Sender, dearest: float) -> _Sender:
+        """What is known of a sender, who is then the one heard of last; of one that is new it is as of the dearest."""
+        known = self._senders.pop(sender, None) or _Sender(dearest, -inf)
         self._senders[sender] = known
         while len(self._senders) > SENDERS:
             self._senders.popitem(last=False)
@@ -203,8 +208,8 @@ class DerivationPacing:
         task = asyncio.get_running_loop().create_task(self._count(by_position))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        self._looking.update(dict.fromkeys(senders, task))
-        task.add_done_callback(lambda _: [self._looking.pop(one, None) for one in senders])
+        self._looking.update(senders)
+        task.add_done_callback(lambda _: self._looking.difference_update(senders))
 
     def _is_wanted(self, sender: Sender) -> bool:
         known = self._senders.get(sender)
@@ -225,17 +230,23 @@ class DerivationPacing:
         events, derived = Counts(by_position.values()), Counts[Sender]()
         for position, count in found.items():
             derived[by_position[position]] += count
-        for sender, count in events.items():
-            self._learn(sender, derived[sender] / count)
+        self._learn({sender: derived[sender] / count for sender, count in events.items()})
 
-    def _learn(self, sender: Sender, derived: float) -> None:
-        """Takes note of what followed from each event of a sender; it is forgotten by halves."""
-        known = self._known(sender)
+    def _learn(self, counted: Mapping[Sender, float]) -> None:
+        """Takes note of what followed from each event of senders with one token."""
+        dearest = max((self._dearest(name) for name, _ in islice(counted, 1)), default=0.0)
+        for sender, derived in counted.items():
+            dearest = max(dearest, self._learn_of(sender, derived, dearest))
+
+    def _learn_of(self, sender: Sender, derived: float, dearest: float) -> float:
+        """Takes note of what followed from each event of a sender; it is forgotten by halves. Gives what is kept."""
+        known = self._known(sender, dearest)
         if known.derived <= FEW < derived:
             log.info("events enter slowly: much follows from each source=%s derived=%.0f", sender[1], derived)
         # Of one that was not known before it was taken to be as of others of its token.
         known.derived = max(derived, known.derived / 2 if known.counted > -inf else 0.0)
         known.counted = self._now()
+        return known.derived
 
 
 def sources_of(entering: Entering) -> Mapping[str, int]:

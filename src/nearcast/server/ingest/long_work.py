@@ -12,12 +12,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from math import inf
 
 from prometheus_client import Counter
 
 from nearcast.model.rate_limit import RateLimit
 from nearcast.server.access import AccessToken
+from nearcast.server.ingest.definition_offload import LARGE
 from nearcast.server.ingest.group_commit import QueueFull
 
 log = logging.getLogger(__name__)
@@ -27,12 +29,6 @@ LONG_SECONDS = 0.004
 
 ATOM_SECONDS = 15e-6
 """For an atom of a definition, as `definition_pacing` counts them, to enter the pipeline."""
-
-SMALL = 2 * 1024
-"""Bytes of a request in which nothing is long."""
-
-LARGE = 64 * 1024
-"""Bytes of an event from which it may be long by itself: a request of many is read with pauses between them."""
 
 Key = tuple[str, bool]
 """A sender, by the name of its token, and whether it defines: who defines much need not stop publishing."""
@@ -56,7 +52,7 @@ STEP_SECONDS = 0.05
 def seconds_of_large(sizes: Sequence[int], seconds: float) -> float:
     """Of the seconds that it took to read events of so many bytes those that large ones took, where these are long.
 
-    One by itself is large in any case.
+    One by itself is large in any case. A request of many is read with pauses between them.
     """
     whole = sum(sizes)
     large = sizes if len(sizes) == 1 else [one for one in sizes if one > LARGE]
@@ -66,6 +62,16 @@ def seconds_of_large(sizes: Sequence[int], seconds: float) -> float:
 def long_part(seconds: Iterable[float]) -> float:
     """The seconds of those of several pieces of work that are long."""
     return sum(one for one in seconds if one > LONG_SECONDS)
+
+
+@dataclass(slots=True)
+class _LongWork:
+    """What a sender may still cause; how many of its requests are there, one of which has its turn."""
+
+    limit: RateLimit
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    waiting: int = 0
+    told: bool = False
 
 
 class LongWorkPacing:
@@ -79,10 +85,7 @@ class LongWorkPacing:
     def __init__(self, share: float, burst: float, paced: Counter, now: Callable[[], float]) -> None:
         self._share, self._burst, self._paced, self._now = share, burst, paced, now
         # There are as many senders as the server has tokens.
-        self._limits: dict[Key, RateLimit] = {}
-        self._turns: dict[Key, asyncio.Lock] = {}
-        self._waiting: dict[Key, int] = {}
-        self._told = set[Key]()
+        self._senders: dict[Key, _LongWork] = {}
         self._ordinary = -inf
 
     def note_ordinary(self) -> None:
@@ -92,43 +95,44 @@ class LongWorkPacing:
     def owe(self, token: AccessToken | None, defines: bool, seconds: float) -> None:
         """Counts what a sender caused."""
         if seconds:
-            self._limit(_key(token, defines)).owe(seconds, self._now())
+            self._of(_key(token, defines)).limit.owe(seconds, self._now())
 
     @asynccontextmanager
     async def turn(self, token: AccessToken | None, defines: bool) -> AsyncIterator[None]:
         """Waits until what a sender caused before has been long enough ago; its own other turns wait until this one
         ends. Raises QueueFull where that takes long, or where many wait.
         """
-        sender, came = _key(token, defines), self._now()
+        key, came = _key(token, defines), self._now()
+        sender = self._of(key)
         if not self._may_go_on(sender):
-            self._tell(sender)
-            if self._waiting.get(sender, 0) >= WAITING:
+            self._tell(key, sender)
+            if sender.waiting >= WAITING:
                 raise QueueFull
-        self._waiting[sender] = self._waiting.get(sender, 0) + 1
+        sender.waiting += 1
         try:
-            async with self._turns.setdefault(sender, asyncio.Lock()):
+            async with sender.turn:
                 while not self._may_go_on(sender):
                     if self._now() > came + PATIENCE:
                         raise QueueFull
                     await asyncio.sleep(STEP_SECONDS)
                 yield
         finally:
-            self._waiting[sender] -= 1
+            sender.waiting -= 1
 
-    def _may_go_on(self, sender: Key) -> bool:
+    def _may_go_on(self, sender: _LongWork) -> bool:
         now = self._now()
-        return now > self._ordinary + ORDINARY_SECONDS or self._limit(sender).owes_nothing(now)
+        return now > self._ordinary + ORDINARY_SECONDS or sender.limit.owes_nothing(now)
 
-    def _tell(self, sender: Key) -> None:
+    def _tell(self, key: Key, sender: _LongWork) -> None:
         self._paced.inc()
-        if sender not in self._told:
-            self._told.add(sender)
-            log.info("what takes long waits: its sender sends more of it than it may token=%s", sender[0] or "none")
+        if not sender.told:
+            sender.told = True
+            log.info("what takes long waits: its sender sends more of it than it may token=%s", key[0] or "none")
 
-    def _limit(self, sender: Key) -> RateLimit:
-        if sender not in self._limits:
-            self._limits[sender] = RateLimit(self._share, self._burst)
-        return self._limits[sender]
+    def _of(self, key: Key) -> _LongWork:
+        if key not in self._senders:
+            self._senders[key] = _LongWork(RateLimit(self._share, self._burst))
+        return self._senders[key]
 
 
 def _key(token: AccessToken | None, defines: bool) -> Key:

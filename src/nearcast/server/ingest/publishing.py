@@ -16,9 +16,9 @@ from nearcast.model.event import CONTROL_PREFIX
 from nearcast.server.auth import Publisher, admit, service_of
 from nearcast.server.error_responses import fault_json
 from nearcast.server.ingest.cloudevents_http import BATCHED, STRUCTURED, batched
+from nearcast.server.ingest.definition_offload import LARGE, LARGE_DEFINITION
 from nearcast.server.ingest.derivation_pacing import Entering
 from nearcast.server.ingest.group_commit import QueueFull
-from nearcast.server.ingest.long_work import LARGE, SMALL
 from nearcast.server.ingest.read_events import ReadEvents, read_events
 from nearcast.server.ingest.repeated_events import other_events
 from nearcast.server.service import AccessServer
@@ -98,7 +98,7 @@ async def publish(
     headers, size = request.headers.items(), len(body)
     defines = _may_define(request, body)
     try:
-        if size > (SMALL if defines else LARGE):
+        if size > (LARGE_DEFINITION if defines else LARGE):
             reading = service.reading.of_definition if defines else service.reading.of
             async with service.long_work.turn(token, defines):
                 came = await reading(size, read_events, headers, body, token, service)

@@ -24,8 +24,9 @@ from nearcast.server.access import AccessToken, allow
 from nearcast.server.admin.documents import check_room, checked_changes
 from nearcast.server.error_responses import MOST_FAULTS
 from nearcast.server.ingest.cloudevents_http import ReceivedEvents, read_request
+from nearcast.server.ingest.definition_offload import LARGE_DEFINITION
 from nearcast.server.ingest.definition_pacing import work_of
-from nearcast.server.ingest.long_work import ATOM_SECONDS, PAGES, SMALL, long_part, seconds_of_large
+from nearcast.server.ingest.long_work import ATOM_SECONDS, PAGES, long_part, seconds_of_large
 from nearcast.server.service import AccessServer
 
 SOMEWHERE = Mark("request")
@@ -75,7 +76,7 @@ def read_events(
     found = ReadEvents(came.contents)
     others = _read_others(came, alike, settings, accepted, token, service, found)
     found.taken, found.entering = _in_order(alike, others, service.config.node)
-    if len(body) > SMALL:
+    if len(body) > LARGE_DEFINITION:
         own = time.thread_time() - began - found.checking
         found.long_seconds += seconds_of_large([*map(len, came.contents)], own)
     return found
